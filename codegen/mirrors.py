@@ -27,7 +27,12 @@ PACKAGE = ROOT / "src" / "trio_mcp"
 STUB = PACKAGE / "sync" / "__init__.pyi"
 
 CALLBACKS = {"client._callbacks": ["OnElicit", "OnElicitComplete", "OnSample", "OnLog", "Roots", "Consent"]}
-ALIASES = {**CALLBACKS, "client._client": ["OnProgress"], "client._open": ["CustomHandler"]}
+ALIASES = {
+    **CALLBACKS,
+    "client._client": ["OnProgress"],
+    "client._open": ["CustomHandler"],
+    "llm": ["Approve", "OnCallProgress"],
+}
 """The types of callbacks, by module."""
 CLASSES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "client._open": {"ClientOptions": []},
@@ -42,16 +47,19 @@ CLASSES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "Client": ["client._custom.CustomRequests"],
     },
     "client._many": {"Clients": []},
+    "llm": {"Toolkit": []},
 }
 """The mirrored classes by module, each with the private classes whose members it inherits."""
-OPENERS = {
+FUNCTIONS = {
     "client._open": ["open_client", "open_http_client", "open_memory_client", "open_stdio_client"],
     "client._many": ["open_clients"],
+    "llm": ["load_toolkit"],
 }
 PLAIN = {
     "AsyncIterator": "Iterator",
     "AbstractAsyncContextManager": "AbstractContextManager",
     "OpenCall": "AbstractContextManager",
+    "HasTools": "Client | Clients",
 }
 """What takes the place of a name, without async."""
 SPECIAL = {"__anext__": "__next__", "__getitem__": "__getitem__", "__len__": "__len__", "__iter__": "__iter__"}
@@ -73,7 +81,7 @@ class _Plain(ast.NodeTransformer):
         return cast("ast.expr", self.visit(ast.parse(node.value, mode="eval").body))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Name(PLAIN.get(node.id, node.id))
+        return ast.parse(PLAIN.get(node.id, node.id), mode="eval").body
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         match node.value:
@@ -311,7 +319,7 @@ def stub() -> str:
                 made.body.pop()
                 kept.body += [each for each in inherited.body if not isinstance(each, ast.Expr)]
             made.body.append(kept)
-    for module, names in OPENERS.items():
+    for module, names in FUNCTIONS.items():
         source = _Source(module)
         for name in names:
             function = source.function(name)

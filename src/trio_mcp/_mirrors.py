@@ -23,10 +23,10 @@ import trio
 from attrs import define, evolve, field
 from outcome import Error, Outcome, acapture
 
-__all__ = ["CALLBACKS", "Mirror", "Mirrors", "Perform", "RunBridge", "TrioBlock", "is_live", "result_of"]
+__all__ = ["CALLBACKS", "Mirror", "Mirrors", "Perform", "RunBridge", "TrioBlock", "is_live", "result_of", "usage_of"]
 
 CALLBACKS = frozenset(
-    {"consent", "on_elicit", "on_elicit_complete", "on_log", "on_progress", "on_sample", "roots"}
+    {"approve", "consent", "on_elicit", "on_elicit_complete", "on_log", "on_progress", "on_sample", "roots"}
 )  # fmt: skip
 """The options that are callbacks which Trio awaits; a test compares them with the annotations."""
 _TABLES = frozenset({"methods", "notifications"})
@@ -71,6 +71,12 @@ async def performed(perform: Perform, scope: trio.CancelScope) -> Outcome[Any]:
     with scope:  # which has nothing to catch: a cancellation is an outcome
         return await acapture(perform)
     raise AssertionError  # pragma: no cover # for type checkers: the scope does not catch a return
+
+
+def usage_of(opener: Callable[..., Any], keyword: str) -> str:
+    """Return the right use of an opener, as source code; *keyword* begins its block."""
+    name = opener.__name__
+    return f"{keyword} {name}(...) as {'clients' if name.endswith('s') else 'client'}:"
 
 
 # --- Classes ---
@@ -196,6 +202,23 @@ class Mirrors:
             return _function(member)
         return property(_getter(name), doc=member.__doc__ or f"See `{name}` of the class of the client for Trio.")
 
+    def of_client(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a coroutine function about a Trio client as a function about its mirror, the first argument."""
+        call = self.coroutine(function)
+
+        @wraps(function)
+        def checked(source: Any, **options: Any) -> Any:
+            if not isinstance(source, Mirror) or source._mirrors is not self:  # noqa: SLF001 # of this file
+                kind: type[object] = type(source)
+                raise TypeError(
+                    f"{function.__name__}(): expected a client of {self.module}, and got one of class "
+                    f"{kind.__module__}.{kind.__name__}"
+                )
+            return call(source, **options)
+
+        checked.__module__ = self.module
+        return checked
+
     def shown(self, bridge: RunBridge, value: Any) -> Any:
         """Return the mirror of a live object, and everything else as it is."""
         kind = cast("type[object]", type(value))
@@ -214,8 +237,9 @@ class Mirrors:
                 options[name] = partial(self._options_for, bridge, value)
         return options
 
-    def _options_for(self, bridge: RunBridge, options_for: Callable[[str], Mapping[str, Any]], server: str) -> Any:
-        return self.given(bridge, dict(options_for(server)))
+    def _options_for(self, bridge: RunBridge, options_for: Callable[[str], Any], server: str) -> Any:
+        options = options_for(server)
+        return self.given(bridge, {**options}) if isinstance(options, Mapping) else options
 
     def _extension(self, bridge: RunBridge, extension: Any) -> Any:
         resolvers = {name: self._callback(bridge, each) for name, each in extension.result_types.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
@@ -20,8 +20,9 @@ __all__ = [
     "AsyncWithOnly",
     "async_block",
     "asyncio_failure",
-    "awaitable",
+    "called_back",
     "check_class",
+    "check_parameters",
     "check_server",
     "did_you_mean",
     "require_trio",
@@ -48,7 +49,7 @@ def require_trio(function: str) -> None:
         raise RuntimeError(
             f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not "
             "with asyncio.run(main()), and mark a test with @pytest.mark.trio, of pytest-trio; or import it from "
-            "trio_mcp.asyncio, if it is an opener of a client"
+            "trio_mcp.asyncio, if that has it"
         )
 
 
@@ -170,6 +171,51 @@ class AsyncForOnly:
         __contains__ = __getitem__
 
 
+# --- Callbacks ---
+
+
+def called_back(option: str, callback: Callable[..., Awaitable[T]], *arguments: object) -> Awaitable[T]:
+    """Call an async function of the application, and return what its caller awaits.
+
+    Args:
+        option: the name of the option or argument that it was given as, for the message.
+        callback: the function.
+        arguments: its arguments.
+
+    Raises:
+        TypeError: it takes other arguments, or is a plain function.
+        Exception: any exception of *callback*.
+    """
+    try:
+        value = callback(*arguments)
+    except TypeError:
+        check_parameters(option, callback, *arguments)
+        raise
+    if not inspect.isawaitable(value):
+        raise TypeError(f"{option}: expected an async function (`async def`), and {callback!r} is a plain one")
+    return value
+
+
+def check_parameters(option: str, callback: Callable[..., object], *arguments: object) -> None:
+    """Check that a callback can be called with these arguments.
+
+    Args:
+        option: the name of the option or argument that it was given as, for the message.
+        callback: the function.
+        arguments: the arguments; only their number counts.
+
+    Raises:
+        TypeError: it takes others.
+    """
+    try:
+        inspect.signature(callback).bind(*arguments)
+    except ValueError:
+        return  # Python does not know the parameters of some functions
+    except TypeError as exc:
+        number = {0: "no argument", 1: "one argument"}.get(len(arguments), f"{len(arguments)} arguments")
+        raise TypeError(f"{option}: it is called with {number}, and {callback!r} takes others ({exc})") from None
+
+
 # --- Wrong values and names ---
 
 
@@ -198,20 +244,6 @@ def check_server(function: str, server: object) -> None:
     if isinstance(server, type) or not hasattr(server, "serving"):
         got = f"the class {server.__name__}" if isinstance(server, type) else type(server).__name__
         raise TypeError(f"{function}: expected a Server, such as Server('notes'), and got {got}")
-
-
-def awaitable(callback: str, value: T) -> T:
-    """Return what a callback has returned, if it can be awaited.
-
-    Args:
-        callback: the option that names the callback, for the message.
-
-    Raises:
-        TypeError: the callback is no async function.
-    """
-    if not inspect.isawaitable(value):
-        raise TypeError(f"{callback}: expected an async function, and this one has returned {value!r:.200}")
-    return value
 
 
 def unawaited(value: object) -> str:

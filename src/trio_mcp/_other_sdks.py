@@ -29,8 +29,7 @@ _SERVING = "use `await serve_http(server, port=8000)`, or `server.run(http=8000)
 _ASGI = "use `http_app(server)`"
 _CONTEXT = "take a parameter `ctx: Context` in the handler"
 _CALL_IT = "call the function itself: the decorator returns it unchanged"
-_NO_MOUNT = "register the functions on one server, or use a Gateway of trio_mcp.gateway, which has `mount`"
-_WEB_API = "use add_openapi or add_asgi of trio_mcp.openapi"
+_MOUNT = "use `Gateway('all').mount(target)`, of `trio_mcp.gateway`"
 _AS_CLIENT = "`async with open_client(server) as client:` reaches them"
 _LOG = "use `await ctx.log({level!r}, data)`"
 _STATE = "use a local variable, a dependency (`Resolve`), or `ctx.state` for what the lifespan yields"
@@ -67,8 +66,9 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             ("list_prompts", "get_prompt", "get_prompts"), f"use `@server.prompt` to register one; {_AS_CLIENT}"
         ),
         **dict.fromkeys(("get_context", "request_context"), _CONTEXT),
-        **dict.fromkeys(("mount", "import_server", "as_proxy", "add_provider"), _NO_MOUNT),
-        **dict.fromkeys(("from_openapi", "from_fastapi"), _WEB_API),
+        **dict.fromkeys(("mount", "import_server", "as_proxy", "add_provider"), _MOUNT),
+        "from_openapi": "use `add_openapi(server, source, include=[...])`, of `trio_mcp.openapi`",
+        "from_fastapi": "use `add_asgi(server, app, include=[...])`, of `trio_mcp.openapi`",
         "get_capabilities": "use `server.capabilities`",
         "create_initialization_options": "not needed: `server.run()` and `serve_stdio(server)` need none",
         **dict.fromkeys(("enable", "disable"), "use `Server(visible=function)`, or `visible=` of one entry"),
@@ -130,6 +130,17 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
             )
         },
     },
+    "Clients": {
+        "list_tools": "use `clients.tools()`",
+        **dict.fromkeys(("close", "disconnect"), "use `await clients.aclose()`, or leave the block of `open_clients`"),
+        **{
+            name: f"use that of one server, as in `clients['notes'].{name}(...)`"
+            for name in (
+                *("complete", "get_prompt", "list_prompts", "list_resources", "open_call", "ping", "prompts"),
+                *("read_resource", "resource_templates", "resources", "set_log_level"),
+            )
+        },
+    },
     **{
         name: {"action": _ANSWER, "data": _ANSWER, "content": _ANSWER} for name in ("Accepted", "Declined", "Dismissed")
     },
@@ -158,7 +169,11 @@ _AT_HTTP = "it is an option of `serve_http`, `server.run(http=...)` or `http_app
 _AUTH = "use `serve_http(server, auth=ResourceServer(url, issuers=[...]))`, or `http_app(...)` with it"
 _LOGGING = "use the standard module logging: logging.basicConfig(level=...)"
 _META = "use `meta={...}`"
-_PROGRESS, _LIMIT = "use `on_progress=`", "use `with trio.fail_after(seconds):` around the call"
+_PROGRESS = "use `on_progress=`"
+_LIMIT = (
+    "use `with trio.fail_after(seconds):` around the call; on asyncio `async with asyncio.timeout(seconds):`; without "
+    "async `time_limits=` of `open_client`"
+)
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "Server": {

@@ -197,7 +197,8 @@ def look_at(
         hints = typing.get_type_hints(core, localns={**_closure(core), **(namespace or {})}, include_extras=True)
     except NameError as error:
         raise TypeError(
-            f"{label}: an annotation cannot be resolved: {error}; define it at the top level of the module"
+            f"{label}: an annotation cannot be resolved: {error}; define or import it at the top level of the "
+            "module, and not under `if TYPE_CHECKING:`"
         ) from error
     except (TypeError, ValueError) as error:
         raise TypeError(f"{label}: its signature cannot be read: {error}") from error

@@ -33,6 +33,7 @@ from attrs import define, evolve, frozen
 from . import types
 from ._capabilities import load_capability
 from ._errors import ServerExited, TrioMcpError
+from ._misuse import called_back, require_trio
 from ._util import run_all, succeeds
 from .client import MAX_NAME_LENGTH, OnProgress, sanitized_name, unique_names
 from .wire import Undecodable, decode, encode, is_array, is_object
@@ -291,6 +292,13 @@ def _check_no_other_calls(answer: Mapping[str, Any]) -> None:
             raise ValueError(f"the answer has calls of another interface: write load_toolkit(..., api={name!r})")
 
 
+def _check_answer(answer: object) -> None:
+    if not is_object(answer):
+        has_json = hasattr(answer, "model_dump")
+        cure = "answer(message.model_dump())" if has_json else "the whole message of the model, not a part of it"
+        raise TypeError(f"the answer of the model must be a dict, and is of type {type(answer).__name__}: pass {cure}")
+
+
 def _described(function: dict[str, Any], tool: types.Tool) -> dict[str, Any]:
     about = tool.description or tool.title
     return {**function, "description": about} if about else function
@@ -456,10 +464,12 @@ class Toolkit:
         Raises:
             ValueError: the calls are not a list of objects, or are those of another interface; or *message* is a
                 response of chat completions instead of the message in it.
+            TypeError: *message* is not a dict; or a callback takes other arguments, or is no async function.
 
         An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this method
         cancels the calls.
         """
+        _check_answer(message)
         written = self._interface.calls(message)
         if not written:
             _check_no_other_calls(message)
@@ -551,9 +561,14 @@ async def load_toolkit(
     Raises:
         ValueError: *api* is unknown; or *only* names no tool that there is, or names the tools by server, and there is
             only one server.
-        TypeError: *only* is a single string, or *source* has no skills.
+        TypeError: *only* is a single string, or *source* has no tools, or no skills.
         BaseException: raised by listing the tools and skills of *source*, or by the approvals.
     """
+    require_trio("load_toolkit()")
+    if not hasattr(source, "tools") or not hasattr(source, "call_tool"):
+        raise TypeError(
+            f"load_toolkit(): expected a Client, or the Clients of open_clients(), and got {type(source).__name__}"
+        )
     if api not in _INTERFACES:
         raise ValueError(f"api={api!r}: must be one of {', '.join(map(repr, _INTERFACES))}")
     if isinstance(only, str):
@@ -612,7 +627,7 @@ def _is_wanted(offer: OfferedTool, only: Only) -> bool:
 
 
 async def _decide(call: ToolCall, approve: Approve | None) -> ToolCall | _CallAnswer:
-    verdict = True if approve is None else await approve(call)
+    verdict = True if approve is None else await called_back("approve", approve, call)
     if verdict is True:
         return call
     reason = f": {verdict}" if isinstance(verdict, str) and verdict else ""
@@ -624,4 +639,4 @@ def _failure(text: str) -> _CallAnswer:
 
 
 async def _report(on_progress: OnCallProgress, call: ToolCall, update: types.ProgressNotificationParams) -> None:
-    await succeeds(partial(on_progress, call, update), "on_progress", _log)
+    await succeeds(partial(called_back, "on_progress", on_progress, call, update), "on_progress", _log)

@@ -38,7 +38,7 @@ LAYERS = (
 CAPABILITIES = {"shared", "cluster", "tasks", "skills", "apps", "openapi", "gateway", "asyncio", "sync"}
 # Those that show the whole client again, to other worlds.
 MIRRORS = {"asyncio", "sync"}
-MIRRORED = {"_mirrors", "_misuse", "client", "server", "tasks", "skills"}
+MIRRORED = {"_mirrors", "_misuse", "client", "llm", "server", "tasks", "skills"}
 PUBLIC = {"_facade", "abc", "lowlevel", "types", "wire", *vars(trio_mcp)["__all__"]}
 # Every layer may import these; each of them may import only the layers and modules named here.
 SHARED = {
@@ -63,7 +63,7 @@ HTTP_LAYERS = {"transports", "auth", "openapi"}
 TRIO_FREE_LAYERS = {"schema", "types", "wire"}
 
 LONGEST_MODULE, SHORTEST_MODULE = 500, 100  # lines of code
-MOST_MODULES, MOST_SMALL_MODULES = 243, 32  # of the core
+MOST_MODULES, MOST_SMALL_MODULES = 244, 32  # of the core
 MOST_OF_A_CAPABILITY, MOST_SMALL_OF_A_CAPABILITY = 15, 4
 SMALL_MODULE = 60  # lines of code
 ENTRY_POINTS = ("__main__.py", "cli/_main.py", "cli/demo/__main__.py", "testing/pytest_plugin.py", "lowlevel.py")
@@ -180,10 +180,10 @@ def test_a_module_of_less_than_100_lines_has_at_least_two_importers() -> None:
 SMALL_WITH_A_REASON: dict[str, str] = {
     "_facade.py": "every facade imports it",
     "asyncio/_classes.py": "programs that name no class load neither tasks nor skills",
-    "asyncio/_client.py": "the openers, beside the run that they use",
     "asyncio/_http.py": "clients do not load the server",
+    "asyncio/_llm.py": "programs without a model do not load what is for one",
     "sync/_classes.py": "programs that name no class load neither tasks nor skills",
-    "sync/_client.py": "the openers, beside the run that they use",
+    "sync/_llm.py": "programs without a model do not load what is for one",
     "cli/_gateway.py": "a command of its own, which loads the gateway",
     "cluster/_changes.py": "one idea beside the requests between processes",
     "cluster/_node.py": "what is public of a process of a service",
@@ -315,7 +315,7 @@ PRIVATE_MODULES_OF_TESTS = {
     "transports": {"_connection_bound", "_memory", "_stream"},
     "transports.http": {"_engine", "_fetch", "_http1_engine", "_httpx_engine"},
     "transports.http.client": {"_kept_connections", "_legacy_session", "_sender", "_transport", "_websocket"},
-    "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_workers"},
+    "transports.http.hypercorn": {"_application", "_connection", "_sockets", "_tls", "_workers"},
     "transports.http.server": {
         "_asgi",
         "_event_store",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import trio
 from attrs import frozen
@@ -21,6 +21,12 @@ async def until(path: Path) -> None:
     """Wait on asyncio until a file exists."""
     while not path.exists():  # noqa: ASYNC110, ASYNC240 # made by another process
         await asyncio.sleep(0.01)
+
+
+def two_calls() -> dict[str, Any]:
+    """Return the message of a model that calls two tools of the server."""
+    calls = [{"id": name, "function": {"name": name, "arguments": "{}"}} for name in ("report", "fail")]
+    return {"role": "assistant", "tool_calls": calls}
 
 
 server = Server("bridged", tasks=TaskSettings())

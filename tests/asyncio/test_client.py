@@ -18,19 +18,22 @@ import pytest
 import trio
 import uvloop
 
-from tests.asyncio.bridged_server import server, until
+from tests.asyncio.bridged_server import server, two_calls, until
 from trio_mcp import ConnectionBroken, ConnectionLost, Extension, ResourceUpdated, TimeLimits, ToolFailed, types
 from trio_mcp.asyncio import (
     Client,
     ClientOptions,
     Clients,
     TaskHandle,
+    Toolkit,
+    load_toolkit,
     open_client,
     open_clients,
     open_http_client,
     open_memory_client,
     open_stdio_client,
 )
+from trio_mcp.llm import ToolCall
 
 PROGRAM = str(Path(__file__).with_name("bridged_server.py"))
 COMMAND = [sys.executable, PROGRAM]
@@ -110,6 +113,32 @@ def test_callbacks_run_as_tasks_of_the_loop() -> None:
     run(main)
 
     assert sorted(asked) == ["Which color?", "all", "half", "halfway"]
+
+
+def test_a_model_uses_the_tools_with_callbacks_that_run_as_tasks_of_the_loop() -> None:
+    events: list[str] = []
+
+    async def approve(call: ToolCall) -> bool | str:
+        await asyncio.sleep(0)
+        events.append(f"approve {call.function}")
+        return call.function != "fail" or "never"
+
+    async def on_progress(call: ToolCall, update: types.ProgressNotificationParams) -> None:
+        await asyncio.sleep(0)
+        events.append(f"{call.function} {update.message}")
+
+    async def main() -> None:
+        async with open_client(COMMAND) as client:
+            toolkit = await load_toolkit(client, only=["report", "fail"])
+            assert isinstance(toolkit, Toolkit)
+            assert [each["function"]["name"] for each in toolkit.functions] == ["report", "fail"]
+            assert toolkit.skills == ""
+            answers = await toolkit.answer(two_calls(), approve=approve, on_progress=on_progress, timeout=SECONDS)
+        assert [each["content"] for each in answers] == ["done", "Error: the user has refused this call: never"]
+
+    run(main)
+
+    assert events == ["approve report", "approve fail", "report half", "report all"]
 
 
 def test_tables_of_handlers_and_of_options_have_callbacks_too() -> None:

@@ -60,6 +60,19 @@ async def test_users_sign_in_where_no_resource_is_accepted_and_pkce_is_not_annou
     assert requests[0].parameters["code_challenge_method"] == "S256"
 
 
+async def test_a_parameter_that_only_the_provider_knows_reaches_its_page() -> None:
+    async with (
+        open_authorization_server(clients=[DESK], auto_consent=True) as authority,
+        serving_protected(authority.issuer) as url,
+    ):
+        auth = desk(authority, authorization_parameters={"access_type": "offline", "prompt": "consent"})
+        await whoami(url, auth)
+
+    ((request,), (exchange,)) = authority.asked("authorize"), authority.asked("token")
+    assert (request.parameters["access_type"], request.parameters["prompt"]) == ("offline", "consent")
+    assert "access_type" not in exchange.parameters
+
+
 async def test_programs_sign_in_where_no_resource_is_accepted() -> None:
     async with entra() as (authority, url):
         auth = ClientCredentials("robot", secret="s3cret", issuers_without_resource=[authority.issuer])

@@ -17,18 +17,20 @@ from typing import Any, get_overloads
 import pytest
 
 import trio_mcp
-from codegen.mirrors import ALIASES, CLASSES, OPENERS, STUB, stub
+from codegen.mirrors import ALIASES, CLASSES, FUNCTIONS, STUB, stub
 from codegen.mirrors_prose import PHRASES, without_async, wrapped
 from trio_mcp import Client, ClientOptions, Clients
 from trio_mcp._mirrors import CALLBACKS
+from trio_mcp.llm import Toolkit, load_toolkit
 
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
-from typing import assert_type
+from typing import Any, assert_type
 
 from trio_mcp import types
-from trio_mcp.sync import Client, TaskHandle, open_client, open_clients
+from trio_mcp.llm import ToolCall
+from trio_mcp.sync import Client, TaskHandle, load_toolkit, open_client, open_clients
 
 
 def on_elicit(question: types.ElicitRequestParams) -> types.ElicitResult:
@@ -45,17 +47,25 @@ def use(client: Client) -> None:
     assert_type(client.start_task("add"), TaskHandle)
 
 
+def approve(call: ToolCall) -> bool | str:
+    return call.server is None
+
+
 with open_client(["server"], on_elicit=on_elicit) as client:
     use(client)
 with open_clients("mcp.json", on_log=print) as clients:
     use(clients["one"])
+    toolkit = load_toolkit(clients, only=["add"])
+    assert_type([function["name"] for function in toolkit.functions], list[Any])
+    assert_type(toolkit.answer({}, approve=approve), list[dict[str, Any]])
 """
 ASYNCIO = """
 import asyncio
-from typing import assert_type
+from typing import Any, assert_type
 
 from trio_mcp import Server, types
-from trio_mcp.asyncio import Client, http_app, open_client, run_asyncio
+from trio_mcp.asyncio import Client, http_app, load_toolkit, open_client, run_asyncio
+from trio_mcp.llm import ToolCall
 
 
 async def use(client: Client) -> None:
@@ -63,6 +73,12 @@ async def use(client: Client) -> None:
     assert_type([tool.name async for tool in client.tools()], list[str])
     async with client.open_call("add") as call:
         assert_type(await call.result(), types.CallToolResult)
+    toolkit = await load_toolkit(client)
+    assert_type(await toolkit.answer({}, approve=approve), list[dict[str, Any]])
+
+
+async def approve(call: ToolCall) -> bool | str:
+    return call.server is None
 
 
 async def main() -> None:
@@ -152,7 +168,7 @@ def test_every_phrase_that_is_replaced_occurs() -> None:
     inherited = (
         base.rpartition(".")[0] for classes in CLASSES.values() for bases in classes.values() for base in bases
     )
-    modules = {*ALIASES, *CLASSES, *OPENERS, *inherited}
+    modules = {*ALIASES, *CLASSES, *FUNCTIONS, *inherited}
     paths = [ROOT / "src" / "trio_mcp" / f"{name.replace('.', '/')}.py" for name in modules]
     prose = " ".join(word for path in paths for word in path.read_text(encoding="utf-8").split())
 
@@ -185,6 +201,7 @@ def test_both_worlds_have_the_classes_and_the_openers_of_blocks(world: str) -> N
     assert openers <= set(module.__all__)
     for name in openers:
         assert inspect.signature(getattr(module, name)) == inspect.signature(getattr(trio_mcp, name))
+    assert inspect.signature(module.load_toolkit) == inspect.signature(load_toolkit)
     for name in ("Client", "Clients"):
         shown = {each for each in dir(getattr(module, name)) if not each.startswith("_")}
         assert shown == {each for each in dir(getattr(trio_mcp, name)) if not each.startswith("_")}
@@ -192,9 +209,12 @@ def test_both_worlds_have_the_classes_and_the_openers_of_blocks(world: str) -> N
 
 def awaited_callbacks() -> Iterator[str]:
     """Yield the options and parameters whose annotations are types of callbacks that Trio awaits."""
-    aliases = ("Consent", "OnElicit", "OnElicitComplete", "OnLog", "OnProgress", "OnSample", "Roots")
+    aliases = (
+        *("Approve", "Consent", "OnCallProgress", "OnElicit", "OnElicitComplete", "OnLog", "OnProgress", "OnSample"),
+        "Roots",
+    )
     annotations: dict[str, Any] = dict(ClientOptions.__annotations__)
-    for kind in (Client, Clients):
+    for kind in (Client, Clients, Toolkit):
         for _, function in inspect.getmembers(kind, inspect.isfunction):
             callables: list[Any] = [function, *get_overloads(function)]
             for overload in callables:

@@ -80,7 +80,7 @@ def test_an_asyncio_program_is_told_to_use_trio(call: Callable[[], Any], functio
     assert str(raised.value) == (
         f"{function} needs Trio, and no event loop of Trio runs here: start the program with trio.run(main), not with "
         "asyncio.run(main()), and mark a test with @pytest.mark.trio, of pytest-trio; or import it from "
-        "trio_mcp.asyncio, if it is an opener of a client"
+        "trio_mcp.asyncio, if that has it"
     )
 
 

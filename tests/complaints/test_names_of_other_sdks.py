@@ -19,13 +19,17 @@ from trio_mcp import (
     Accepted,
     Audio,
     Client,
+    Clients,
     Context,
     Declined,
     Dismissed,
     Image,
     Server,
+    gateway,
     http_app,
     open_client,
+    open_clients,
+    openapi,
     serve_http,
     types,
 )
@@ -43,6 +47,7 @@ CLASSES: Mapping[str, type[Any]] = {
     "Server": Server,
     "Context": Context,
     "Client": Client,
+    "Clients": Clients,
     "CallToolResult": types.CallToolResult,
     "Model": Model,
 }
@@ -67,11 +72,18 @@ HOLDERS: Mapping[str, Any] = {
     "server": Server("s"),
     "ctx": Context,
     "client": Client,
+    "clients": Clients,
     "result": types.CallToolResult,
     "answer": Accepted,
     "types": types,
 }
-FROM_ELSEWHERE = {"trio", "attrs", "json", "logging", "path", "object"}
+MODULES: Mapping[str, object] = {
+    "gateway": gateway,
+    "openapi": openapi,
+    **{name: getattr(module, name) for module in (gateway, openapi) for name in vars(module)["__all__"]},
+}
+"""The public modules besides `trio_mcp`, by their names in it, and what they contain."""
+FROM_ELSEWHERE = {"trio", "asyncio", "attrs", "json", "logging", "path", "object"}
 
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
@@ -87,8 +99,8 @@ def codes() -> Iterator[str]:
 
 
 def exists(dotted: str) -> bool:
-    first, *rest = dotted.split(".")
-    holder = HOLDERS.get(first) or getattr(trio_mcp, first, None)
+    first, *rest = dotted.removeprefix("trio_mcp.").split(".")
+    holder = HOLDERS.get(first) or getattr(trio_mcp, first, None) or MODULES.get(first)
     for name in rest:
         fields = {each.name for each in getattr(holder, "__attrs_attrs__", ())}
         if not hasattr(holder, name) and name not in fields:
@@ -119,13 +131,14 @@ def test_no_explained_import_exists() -> None:
 
 @pytest.mark.parametrize("code", sorted(set(codes())))
 def test_the_code_of_a_cure_names_what_exists(code: str) -> None:
-    dotted = {*re.findall(r"\b[a-z]+(?:\.[a-z_]+)+", code), *re.findall(r"(?<![.\w'])([A-Za-z_]\w*)\(", code)}
+    dotted = {*re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+", code), *re.findall(r"(?<![.\w'])([A-Za-z_]\w*)\(", code)}
     options = set(re.findall(r"\b([a-z_]+)=", code))
     functions: list[Any] = [
         *FUNCTIONS.values(),
         Server.run,
         Server.completion,
         Server("s").resources.add_static,
+        openapi.add_asgi,
         serve_http,
         http_app,
     ]
@@ -361,6 +374,13 @@ async def test_handlers_and_clients_explain_the_attributes_of_another_sdk() -> N
     for name, cure in ATTRIBUTES["Server"].items():
         with pytest.raises(AttributeError, match=re.escape(f"'Server' object has no attribute {name!r}; {cure}")):
             getattr(server, name)
+
+
+async def test_the_clients_of_many_servers_explain_what_only_one_client_has() -> None:
+    async with open_clients({"mcpServers": {}}) as clients:
+        for name, cure in ATTRIBUTES["Clients"].items():
+            with pytest.raises(AttributeError, match=re.escape(f"'Clients' object has no attribute {name!r}; {cure}")):
+                getattr(clients, name)
 
 
 async def test_a_resource_is_read_by_a_string() -> None:

@@ -16,13 +16,16 @@ from typing import Any
 import pytest
 import trio
 
-from tests.asyncio.bridged_server import server
+from tests.asyncio.bridged_server import server, two_calls
 from trio_mcp import ConnectionBroken, Extension, ResourceUpdated, ToolFailed, types
+from trio_mcp.llm import ToolCall
 from trio_mcp.sync import (
     Client,
     ClientOptions,
     Clients,
     TaskHandle,
+    Toolkit,
+    load_toolkit,
     open_client,
     open_clients,
     open_http_client,
@@ -44,6 +47,25 @@ def test_a_client_calls_lists_and_looks() -> None:
         assert client.call_tool("add", {"a": 1, "b": 2}, returns=int) == 3
         assert [tool.name for tool in client.tools()][:2] == ["add", "wait"]
         assert client.statistics().update_bytes == 0
+
+
+def test_a_model_uses_the_tools_with_callbacks_that_are_plain_functions() -> None:
+    events: list[str] = []
+
+    def approve(call: ToolCall) -> bool | str:
+        events.append(f"approve {call.function}")
+        return call.function != "fail"
+
+    def on_progress(call: ToolCall, update: types.ProgressNotificationParams) -> None:
+        events.append(f"{call.function} {update.message}")
+
+    with open_client(COMMAND) as client:
+        toolkit = load_toolkit(client, only=["report", "fail"])
+        assert isinstance(toolkit, Toolkit)
+        answers = toolkit.answer(two_calls(), approve=approve, on_progress=on_progress, timeout=SECONDS)
+
+    assert [each["content"] for each in answers] == ["done", "Error: the user has refused this call"]
+    assert events == ["approve report", "approve fail", "report half", "report all"]
 
 
 def test_every_opener_opens_a_client(tmp_path: Path) -> None:

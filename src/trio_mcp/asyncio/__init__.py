@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from ._http import asyncio_app as asyncio_app
     from ._http import http_app as http_app
     from ._http import run_asyncio as run_asyncio
+    from ._llm import Approve as Approve
+    from ._llm import OnCallProgress as OnCallProgress
+    from ._llm import Toolkit as Toolkit
+    from ._llm import load_toolkit as load_toolkit
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -57,6 +61,9 @@ else:
             ),
             "_http": (
                 "AsyncioApp", "AsyncioHttpApp", "asyncio_app", "http_app", "run_asyncio",
+            ),
+            "_llm": (
+                "Approve", "OnCallProgress", "Toolkit", "load_toolkit",
             ),
         },
     )  # fmt: skip

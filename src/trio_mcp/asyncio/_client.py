@@ -12,7 +12,7 @@ from outcome import Value
 
 import trio_mcp
 
-from .._mirrors import Mirrors
+from .._mirrors import Mirrors, usage_of
 from .._misuse import AsyncWithOnly
 from ._run import EnteredBlock, current_run
 
@@ -75,8 +75,8 @@ class OpenedByAsyncio(AsyncWithOnly, AbstractAsyncContextManager[Any]):
     """The block of an opener: it starts Trio when it is entered, if Trio does not run yet on this loop."""
 
     def __init__(self, opener: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        self._usage = f"async with {opener.__name__}(...) as {opener.__name__.rpartition('_')[2]}:"
         self._call = opener, args, options
+        self._usage = usage_of(opener, "async with")
         self._entered: EnteredBlock | None = None
 
     async def __aenter__(self) -> Any:

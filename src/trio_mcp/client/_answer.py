@@ -42,7 +42,7 @@ from .._errors import (
     StructureError,
 )
 from .._extensions import is_specified, with_plain_extensions
-from .._misuse import awaitable
+from .._misuse import called_back
 from .._user_types import TypedFunction, to_object
 from .._util import has_cancelled, run_all, succeeds
 from ..peer import HandlerPool, HandlerRun, IncomingRequest, Limits
@@ -85,7 +85,7 @@ async def _call_limited(call: Callable[[], Awaitable[object]], callback: str, se
 
     async def limited() -> None:
         with trio.move_on_after(seconds) as scope:
-            await awaitable(callback, call())
+            await called_back(callback, call)
         if scope.cancelled_caught:
             message = "%s was cancelled: it did not return within %g s (Limits.notification_seconds)"
             _log.warning(message, callback, seconds)

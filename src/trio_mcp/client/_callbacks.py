@@ -15,7 +15,6 @@ https://modelcontextprotocol.io/specification/2026-07-28#security-and-trust-safe
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, Union
@@ -24,7 +23,7 @@ from attrs import Attribute, define, evolve, field, frozen
 
 from .. import types
 from .._errors import ConsentRefused, LocalProtocolError, McpError, MissingCapability, StructureError
-from .._misuse import awaitable, check_class
+from .._misuse import called_back, check_class, check_parameters
 from .._util import own_cancellation
 from ..schema import SchemaError, compile_schema
 from ..wire import (
@@ -83,7 +82,7 @@ async def with_consent(consent: Consent | None, request: C) -> C:
     if consent is None:
         return request
     with own_cancellation("the consent hook", _log):
-        allowed = await awaitable("consent", consent(request))
+        allowed = await called_back("consent", consent, request)
     if type(allowed) is not type(request):
         raise TypeError(
             f"consent must return the {type(request).__name__} that may proceed, and returned {allowed!r:.200}"
@@ -134,14 +133,14 @@ def _check_root_uris(roots: Sequence[types.Root]) -> None:
     for root in roots:
         check_class("roots", root, types.Root, "types.Root(uri='file:///home/ada')")
         if not root.uri.startswith("file://"):
-            raise ValueError(f"root {root.uri!r}: the URI must begin with 'file://'")
+            raise ValueError(f"root {root.uri!r}: the URI must begin with 'file://', as that of Path.as_uri() does")
 
 
 def _check_roots(_: object, __: object, roots: Roots | None) -> None:
     if roots is None:
         return
     if callable(roots):
-        _check_parameters("roots", roots)
+        check_parameters("roots", roots)
     else:
         check_class("roots", roots, Sequence, "[types.Root(uri='file:///home/ada')]")
         _check_root_uris(roots)
@@ -153,19 +152,7 @@ def _check_callback(_: object, option: Attribute[Any], callback: Callable[..., o
         return
     if not callable(callback):
         raise TypeError(f"{option.name}: expected an async function, and got {type(callback).__name__}")
-    _check_parameters(option.name, callback, None)
-
-
-def _check_parameters(option: str, callback: Callable[..., object], *arguments: object) -> None:
-    try:
-        inspect.signature(callback).bind(*arguments)
-    except ValueError:
-        return  # Python does not know the parameters of some functions
-    except TypeError as exc:
-        number = "one argument" if arguments else "no argument"
-        raise TypeError(
-            f"{option}: it is called with {number}, and {callback!r} takes others ({exc}); see ClientOptions"
-        ) from None
+    check_parameters(option.name, callback, None)
 
 
 @frozen(kw_only=True)
@@ -211,7 +198,7 @@ class Callbacks:
         assert self.roots is not None
         if not callable(self.roots):
             return self.roots
-        roots = await awaitable("roots", self.roots())
+        roots = await called_back("roots", self.roots)
         _check_root_uris(roots)
         return roots
 
@@ -404,7 +391,7 @@ class Replies:
             case types.CreateMessageRequestParams():
                 assert self.callbacks.on_sample is not None
                 allowed = await with_consent(self.callbacks.consent, question)
-                reply = await awaitable("on_sample", self.callbacks.on_sample(allowed))
+                reply = await called_back("on_sample", self.callbacks.on_sample, allowed)
                 return _of_class(types.CreateMessageResult, "on_sample", reply)
             case _:
                 return types.ListRootsResult(roots=await self.callbacks.listed_roots())
@@ -417,7 +404,7 @@ class Replies:
             allowed = await with_consent(self.callbacks.consent, question)
         except ConsentRefused:
             return types.ElicitResult(action="decline")
-        reply = await awaitable("on_elicit", self.callbacks.on_elicit(allowed))
+        reply = await called_back("on_elicit", self.callbacks.on_elicit, allowed)
         return _of_class(types.ElicitResult, "on_elicit", reply)
 
     def resolve(self, question: Question, reply: Reply, revision: str) -> JsonObject:

@@ -18,7 +18,7 @@ from .. import types
 from .._capabilities import load_capability
 from .._errors import ConnectionLost, ErrorResponse, LocalProtocolError, MissingCapability, StructureError
 from .._extensions import with_named_extensions
-from .._misuse import AsyncForOnly, AsyncWithOnly, awaitable, check_class
+from .._misuse import AsyncForOnly, AsyncWithOnly, called_back, check_class
 from .._other_sdks import unknown_options
 from .._util import own_cancellation
 from ..peer import ConnectionStatistics
@@ -568,7 +568,7 @@ class Client(CustomRequests):
             if on_progress is not None:
                 with own_cancellation("on_progress", _log):
                     async for update in Updates(request):
-                        await awaitable("on_progress", on_progress(update))
+                        await called_back("on_progress", on_progress, update)
             json = await request.result()
             result = self._connection.read_tool_result(name, json, raise_on_error=raise_on_error or reader is not None)
         finally:

@@ -36,6 +36,7 @@ from .. import types
 from .._capabilities import load_capability
 from .._errors import ConnectionClosed, ServerExited, TrioMcpError
 from .._misuse import AsyncForOnly, async_block, check_class, did_you_mean
+from .._other_sdks import ForeignAttributes
 from .._util import owned_nursery, run_all
 from ..abc import ClientAuth
 from ._cache import ServerCache
@@ -292,7 +293,7 @@ _LOGGED_CHARACTERS = 1000
 
 
 @define(eq=False, repr=False)
-class Clients(Mapping[str, Client]):
+class Clients(ForeignAttributes, Mapping[str, Client]):
     """The servers of an ``mcpServers`` file, by name. Create it with `open_clients` or `start_clients`.
 
     It is a mapping of the connected servers in the file's order: ``clients["weather"]`` is a `Client`. If its
@@ -575,7 +576,7 @@ async def open_clients(
     *,
     prefix: Prefix = "clashes",
     restart: Restart | None = None,
-    options_for: Callable[[str], ClientOptions] | None = None,
+    options_for: Callable[[str], ClientOptions | None] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> AsyncGenerator[Clients]:
@@ -601,7 +602,8 @@ async def open_clients(
         restart: connect again to a server whose connection is lost, or could not be opened, after a pause: a process is
             started again. Calls of its tools wait meanwhile; those in flight fail. By default such a server is left
             alone. See `Clients.status`.
-        options_for: returns more options for the server of that name, such as callbacks that know which server asks.
+        options_for: returns more options for the server of that name, such as callbacks that know which server asks;
+            None for no more.
         auth_for: returns the credentials for the server of that name (`OAuth`, `Bearer`), or None. Only servers with a
             ``url`` accept credentials.
         options: the options of every server; see `ClientOptions`.
@@ -631,7 +633,7 @@ async def start_clients(
     *,
     prefix: Prefix = "clashes",
     restart: Restart | None = None,
-    options_for: Callable[[str], ClientOptions] | None = None,
+    options_for: Callable[[str], ClientOptions | None] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> Clients:
@@ -644,7 +646,9 @@ async def start_clients(
     if prefix not in get_args(Prefix):
         raise ValueError(f"prefix={prefix!r}: must be one of {', '.join(map(repr, get_args(Prefix)))}")
     clients = Clients(await read_server_table(source), prefix, restart)
-    all_options = {name: _merged(options, options_for(name) if options_for else {}) for name in clients.names}
+    _check_function("options_for", options_for)
+    _check_function("auth_for", auth_for)
+    all_options = {name: _merged(options, name, options_for) for name in clients.names}
     for each in [options, *all_options.values()]:
         check_options(each)
     if isinstance(options.get("cache"), ServerCache):
@@ -664,7 +668,18 @@ def _printable(failure: Exception) -> str:
     return shown if len(text) <= _LOGGED_CHARACTERS else f"{shown} [...]"
 
 
-def _merged(options: ClientOptions, more: ClientOptions) -> ClientOptions:
+def _check_function(option: str, function: object) -> None:
+    if function is not None and not callable(function):
+        cure = f"; for a dict by name, write {option}=table.get" if hasattr(function, "get") else ""
+        kind = type(function).__name__
+        raise TypeError(f"{option}: expected a function of the name of a server, and got {kind}{cure}")
+
+
+def _merged(
+    options: ClientOptions, name: str, options_for: Callable[[str], ClientOptions | None] | None
+) -> ClientOptions:
     merged = options.copy()
-    merged.update(more)
+    if options_for is not None and (more := options_for(name)) is not None:
+        check_class(f"options_for({name!r})", more, dict, "{'on_log': on_log}")
+        merged.update(more)
     return merged

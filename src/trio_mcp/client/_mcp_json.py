@@ -144,8 +144,12 @@ def _http_server(members: Mapping[str, Any], where: str, unknown: Sequence[str])
 def _require(members: Mapping[str, Any], name: str, where: str, unknown: Sequence[str]) -> None:
     value = members.get(name)
     if not isinstance(value, str) or not value:
-        misspelt = "".join(f"; {each!r} is not supported" for each in unknown)
+        misspelt = "".join(f"; {each!r} is not supported{_instead_of(each)}" for each in unknown)
         raise ValueError(f"{where}: {name!r} is required, and must be a string{misspelt}")
+
+
+def _instead_of(member: str) -> str:
+    return ": write 'url'" if member.lower().endswith("url") else ""  # `serverUrl` and `httpUrl` of other programs
 
 
 def _strings(rule: str, value: object, where: str) -> dict[str, str]:
@@ -216,9 +220,11 @@ async def read_server_table(source: TableSource) -> ServerTable:
     Raises:
         OSError: the file cannot be read.
         ValueError: the file is not JSON, or has no such table; the message names the file.
+        TypeError: *source* is neither a path nor a mapping.
     """
     if isinstance(source, Mapping):
         return _table(source, "the table of servers", {})
+    _check_path(source)
     return _table_in(await trio.Path(source).read_bytes(), os.fspath(source))
 
 
@@ -230,7 +236,13 @@ def load_server_table(source: TableSource) -> ServerTable:
     """
     if isinstance(source, Mapping):
         return _table(source, "the table of servers", {})
+    _check_path(source)
     return _table_in(Path(source).read_bytes(), os.fspath(source))
+
+
+def _check_path(source: object) -> None:
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"expected the path of an mcpServers file, or its contents, and got {type(source).__name__}")
 
 
 def _table_in(content: bytes, where: str) -> ServerTable:
@@ -246,7 +258,8 @@ def _table_in(content: bytes, where: str) -> ServerTable:
     except RecursionError:
         raise ValueError(f"{where}: JSON that is nested too deeply") from None
     except ValueError as exc:
-        raise ValueError(f"{where}: not JSON: {exc}") from None
+        cure = f"; open_client([sys.executable, {where!r}]) opens one server" if where.endswith(".py") else ""
+        raise ValueError(f"{where}: not JSON: {exc}{cure}") from None
     return _table(value, where, repeated)
 
 
@@ -265,7 +278,9 @@ def _table(value: object, where: str, repeated: Mapping[int, Sequence[str]]) -> 
     members = cast("Mapping[str, object]", value)
     found = next((name for name in _TABLES if name in members), None)
     if found is None:
-        raise ValueError(f"{where}: has neither a member 'mcpServers' nor 'servers'")
+        raise ValueError(
+            f"{where}: has neither a member 'mcpServers' nor 'servers': write {{'mcpServers': {{name: entry, ...}}}}"
+        )
     if not isinstance(members[found], Mapping):
         raise ValueError(f"{where}: {found!r} must be an object: the servers by name")
     table = cast("Mapping[str, object]", members[found])

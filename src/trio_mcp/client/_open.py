@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast, get_args
 
 import trio
@@ -615,16 +616,21 @@ async def _started(nursery: trio.Nursery, opener: TransportOpener, options: Clie
     return client
 
 
+def _instead_of_path(target: str) -> str:
+    """Return what to write instead of a target that is a path or a command in one string."""
+    if target.endswith(".json"):
+        return f"open_clients({target!r}) opens the servers of a file"
+    words = target.split()
+    is_script = len(words) == 1 and target.endswith(".py")
+    command = f"[sys.executable, {target!r}]" if is_script else repr(words)
+    cure = f", such as {command}" if is_script or len(words) > 1 else ""
+    return f"pass a command as a list of the program and its arguments{cure}"
+
+
 def _opener_for(target: Any, options: ClientOptions) -> TransportOpener:
     if isinstance(target, str):
         if "://" not in target:
-            words: list[str] = target.split()
-            is_script = len(words) == 1 and target.endswith(".py")
-            command = f"[sys.executable, {target!r}]" if is_script else repr(words)
-            cure = f", such as {command}" if is_script or len(words) > 1 else ""
-            raise ValueError(
-                f"{target!r} is not a URL; pass a command as a list of the program and its arguments{cure}"
-            )
+            raise ValueError(f"{target!r} is not a URL; {_instead_of_path(target)}")
         return transports.http_transport(target)
     if isinstance(target, type):
         raise TypeError(
@@ -644,4 +650,5 @@ def _opener_for(target: Any, options: ClientOptions) -> TransportOpener:
         return transports.memory_transport(target)
     if callable(target):
         return cast("TransportOpener", target)
-    raise TypeError(f"cannot connect to {target!r}: expected a URL, a command, a mapping, a stream or a server")
+    cure = f"; {_instead_of_path(os.fspath(target))}" if isinstance(target, Path) else ""
+    raise TypeError(f"cannot connect to {target!r}: expected a URL, a command, a mapping, a stream or a server{cure}")

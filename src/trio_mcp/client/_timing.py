@@ -31,8 +31,8 @@ from ..peer import PausableTimeouts
 __all__ = ["RequestClocks", "TimeLimits", "TimedRequest"]
 
 
-def _duration(_: object, attribute: Attribute[Any], value: float) -> None:
-    if isinstance(value, bool) or math.isnan(value) or value <= 0:
+def _duration(_: object, attribute: Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
         raise ValueError(f"TimeLimits({attribute.name}={value!r}): must be a number of seconds above 0")
 
 

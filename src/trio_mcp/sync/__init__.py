@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from ._client import open_http_client as open_http_client
     from ._client import open_memory_client as open_memory_client
     from ._client import open_stdio_client as open_stdio_client
+    from ._llm import Approve as Approve
+    from ._llm import OnCallProgress as OnCallProgress
+    from ._llm import Toolkit as Toolkit
+    from ._llm import load_toolkit as load_toolkit
 else:
     __getattr__, __dir__, __all__ = lazy_names(
         __name__,
@@ -50,6 +54,9 @@ else:
             "_client": (
                 "open_client", "open_clients", "open_http_client", "open_memory_client",
                 "open_stdio_client",
+            ),
+            "_llm": (
+                "Approve", "OnCallProgress", "Toolkit", "load_toolkit",
             ),
         },
     )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from trio_mcp import types
-from trio_mcp._capabilities import App, AppHost
+from trio_mcp._capabilities import App, AppHost, SkillApprovals
 from trio_mcp._errors import ConnectionLost
 from trio_mcp.abc import Answerer, ClientAuth, Tap
 from trio_mcp.client._cache import CacheOption
@@ -28,6 +28,7 @@ from trio_mcp.client._open import Extensions, Target
 from trio_mcp.client._probe_memory import ProbeChoice
 from trio_mcp.client._supervision import Restart, ServerStatus
 from trio_mcp.client._timing import TimeLimits
+from trio_mcp.llm import Api, CallTimeout, Only, ToolCall
 from trio_mcp.peer import ConnectionStatistics, Limits
 from trio_mcp.skills import types as skills_types
 from trio_mcp.tasks._record import TaskStatus
@@ -58,6 +59,13 @@ CustomHandler: TypeAlias = Callable[..., Any]
 """A function that takes the params of a message, as its parameter is annotated, and for a request returns the
 result.
 """
+Approve: TypeAlias = Callable[[ToolCall], bool | str]
+"""A callback that decides about a call: True allows it, False refuses it, a string refuses it with a reason.
+
+The model receives the reason.
+"""
+OnCallProgress: TypeAlias = Callable[[ToolCall, types.ProgressNotificationParams], None]
+"""A callback that receives the progress updates of calls."""
 
 class ClientOptions(TypedDict, total=False):
     """The options of every opener of a client. All are keyword arguments and optional; the default of each is None.
@@ -1156,6 +1164,77 @@ class Clients(Mapping[str, Client]):
         If cancelled, they close all the same.
         """
 
+class Toolkit:
+    """The tools of a `Client`, or of `Clients`, for one conversation with a model. Create it with `load_toolkit`.
+
+    It may be used from any number of threads at once.
+    """
+
+    @property
+    def skills(self) -> str:
+        """The part of the system prompt about the skills: names, servers and descriptions; "" without skills.
+
+        They are as the servers describe them.
+        """
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        """The tools as the member ``tools`` of a request.
+
+        Input schemas are passed on unchanged. A name that does not match ``[a-zA-Z0-9_-]{1,64}`` is replaced by one
+        that does.
+        """
+
+    def answer(
+        self,
+        message: Mapping[str, Any],
+        *,
+        approve: Approve | None = None,
+        on_progress: OnCallProgress | None = None,
+        timeout: CallTimeout = None,
+        max_characters: int = ...,
+    ) -> list[dict[str, Any]]:
+        """Make the calls in an answer of the model, and return what to append to the conversation.
+
+        That is a ``tool`` message for each call (chat completions), one user message with a ``tool_result`` for each
+        call (``"messages"``) or a ``function_call_output`` for each call (``"responses"``), in the order of the
+        calls; nothing if there are no calls.
+
+        First *approve* is awaited for each call, one after the other; then the allowed calls run concurrently. The
+        model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a
+        refusal, an error of the tool, a timeout, a lost connection. `result_text` describes the form of results.
+
+        ::
+
+            def approve(call: ToolCall) -> bool | str:
+                return "deleting is not allowed" if call.tool.name == "delete" else True
+
+            def on_progress(call: ToolCall, update: types.ProgressNotificationParams) -> None:
+                print(call.function, update.progress, update.total)
+
+            def timeout(call: ToolCall) -> float | None:
+                return 600 if call.tool.name == "build" else 30
+
+            messages += toolkit.answer(message, approve=approve, on_progress=on_progress, timeout=timeout)
+
+        Args:
+            message: the answer of the model, with or without calls: the assistant's message (chat completions,
+                ``"messages"``), or the response (``"responses"``), as JSON values.
+            approve: decides about each call; without it all calls are made.
+            on_progress: awaited with each progress update of each call; those of one call in order, before its
+                result. An exception is logged, and the call continues.
+            timeout: the seconds that each call may take; then it is cancelled, and the model is told.
+            max_characters: a longer text of a result is truncated, with a note.
+
+        Raises:
+            ValueError: the calls are not a list of objects, or are those of another interface; or *message* is a
+                response of chat completions instead of the message in it.
+            TypeError: *message* is not a dict; or a callback takes other arguments, or is no async function.
+
+        An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this
+        method cancels the calls.
+        """
+
 def open_client(target: Target, **options: Unpack[ClientOptions]) -> AbstractContextManager[Client]:
     """Connect to a server, for as long as the block lasts.
 
@@ -1237,7 +1316,7 @@ def open_clients(
     *,
     prefix: Prefix = "clashes",
     restart: Restart | None = None,
-    options_for: Callable[[str], ClientOptions] | None = None,
+    options_for: Callable[[str], ClientOptions | None] | None = None,
     auth_for: Callable[[str], ClientAuth | None] | None = None,
     **options: Unpack[ClientOptions],
 ) -> AbstractContextManager[Clients]:
@@ -1264,7 +1343,7 @@ def open_clients(
             process is started again. Calls of its tools wait meanwhile; those in flight fail. By default such a
             server is left alone. See `Clients.status`.
         options_for: returns more options for the server of that name, such as callbacks that know which server
-            asks.
+            asks; None for no more.
         auth_for: returns the credentials for the server of that name (`OAuth`, `Bearer`), or None. Only servers
             with a ``url`` accept credentials.
         options: the options of every server; see `ClientOptions`.
@@ -1274,4 +1353,41 @@ def open_clients(
         ValueError: the file is not JSON, or has no table of servers; or *prefix* or an option has an invalid
             value, or *options* contain the part of a `ResponseCache` for one server.
         TypeError: an option does not exist.
+    """
+
+def load_toolkit(
+    source: Client | Clients,
+    *,
+    api: Api = "chat-completions",
+    only: Only | None = None,
+    skills: SkillApprovals | bool = False,
+    server: str | None = None,
+) -> Toolkit:
+    """Ask a `Client`, or `Clients`, for the current tools, and return them for use with a language model.
+
+    Tools that their server makes only for its apps are left out.
+
+    ::
+
+        def only(offer: OfferedTool) -> bool:
+            return not offer.tool.name.startswith("delete")
+
+        toolkit = load_toolkit(client, only=only)
+
+    Args:
+        source: the client or clients.
+        api: the interface of the model, whose JSON `Toolkit` reads and writes.
+        only: the tools to offer, by name, by server and name, or by a function; all by default. The model can
+            neither see nor call other tools.
+        skills: the approvals of the user, to let the model read the skills that are approved; True to let it read
+            all skills. Put `Toolkit.skills` into the system prompt; the model reads a skill with one more
+            function, ``read_skill``. Skills whose files cannot be verified are left out.
+        server: the application's name of the server of a `Client`, for its skills: the model is told of it, and
+            approvals need it. The skills of `Clients` have the names of their servers.
+
+    Raises:
+        ValueError: *api* is unknown; or *only* names no tool that there is, or names the tools by server, and
+            there is only one server.
+        TypeError: *only* is a single string, or *source* has no tools, or no skills.
+        BaseException: raised by listing the tools and skills of *source*, or by the approvals.
     """

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import trio_mcp
 
-from .._mirrors import Mirrors
+from .._mirrors import Mirrors, usage_of
 from ._run import ThreadBlock, shared_run
 
 __all__ = [
@@ -65,13 +65,21 @@ class OpenedByThread(AbstractContextManager[Any]):
 
     def __init__(self, opener: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._call = opener, args, options
+        self._usage = usage_of(opener, "with")
         self._entered: ThreadBlock | None = None
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Say how to use the block: its client is what ``with`` yields."""
-        opener = self._call[0].__name__
-        usage = f"with {opener}(...) as {opener.rpartition('_')[2]}:"
-        raise AttributeError(f"this is a block, and has no attribute {name!r}: write `{usage}`")
+    if not TYPE_CHECKING:  # type checkers refuse these uses by themselves
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                f"this is a block without async: write `{self._usage}`; trio_mcp and trio_mcp.asyncio have those for "
+                "`async with`"
+            )
+
+        __aexit__ = __await__ = __aenter__  # Python looks for both before it calls one
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"this is a block, and has no attribute {name!r}: write `{self._usage}`")
 
     def __enter__(self) -> Any:
         """Open the client."""

@@ -11,6 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 import atexit
+import inspect
 import math
 import threading
 from collections.abc import Awaitable, Callable
@@ -110,7 +111,16 @@ class ThreadRun(RunBridge):
     # --- Trio calls threads ---
 
     def callback(self, function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-        """Return an async function for Trio that calls *function* in a worker thread."""
+        """Return an async function for Trio that calls *function* in a worker thread.
+
+        Raises:
+            TypeError: it is an async function.
+        """
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{function!r} is an async function: callbacks of trio_mcp.sync are plain ones; trio_mcp.asyncio takes "
+                "async ones"
+            )
 
         async def run(*values: Any, **named: Any) -> Any:
             call = partial(function, *values, **named)

@@ -45,6 +45,47 @@ def test_a_sign_in_needs_no_options() -> None:
     assert json.loads(script.calls[0].body)["client_name"] == "trio-mcp client"
 
 
+def test_further_parameters_are_in_the_authorization_request_alone() -> None:
+    oauth = OAuth(
+        authorization_parameters={"access_type": "offline", "prompt": "select_account", "login_hint": "a@b&c"}
+    )
+    script = FlowScript([REGISTRATION, token_reply()])
+
+    script.run(oauth.obtain(token_ask("offline_access")))
+
+    (step,), (form,) = script.sign_ins, script.forms
+    further = {name: step[name] for name in ("access_type", "prompt", "login_hint")}
+    assert further == {"access_type": "offline", "prompt": "select_account", "login_hint": "a@b&c"}
+    assert not further.keys() & form.keys()
+    assert "login_hint" not in json.loads(script.calls[0].body)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"state": "x"}, "authorization_parameters: the client sets 'state' itself"),
+        ({"request_uri": "https://a.example"}, "authorization_parameters: the client sets 'request_uri' itself"),
+        ({"scope": "read"}, "authorization_parameters: the client sets 'scope' itself: use scopes="),
+        ({"max_age": 5}, "authorization_parameters['max_age']: expected str, such as 'offline', and got int"),
+    ],
+)
+def test_a_parameter_that_the_client_sets_itself_or_that_is_no_string_is_refused(parameters: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as raised:
+        OAuth(authorization_parameters=parameters)
+
+    assert str(raised.value) == message
+
+
+def test_every_parameter_of_the_plain_request_is_one_that_the_client_sets_itself() -> None:
+    script = FlowScript([REGISTRATION, token_reply()])
+
+    script.run(OAuth().obtain(token_ask("read")))
+
+    for name, value in script.sign_ins[0].items():
+        with pytest.raises(ValueError, match=f"the client sets '{name}' itself"):
+            OAuth(authorization_parameters={name: value})
+
+
 def test_the_client_metadata_for_the_consent_page_are_registered() -> None:
     oauth = OAuth(
         client_name="Me",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 import trio
@@ -348,6 +348,41 @@ async def test_content_that_the_revision_does_not_have_is_refused(
     assert refused.is_error
     assert message in text_of(refused)
     assert message in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "texts"),
+    [
+        (list[str | Image], ["a", "b"], ["a", "b"]),
+        (list[str | Image] | None, ["a"], ["a"]),
+        (Annotated[tuple[str, types.ImageContent | str], "text"], ("a", "b"), ["a", "b"]),
+        (list[dict[str, int] | Image], [{"n": 1}], ['{"n":1}']),
+        (list[str | Image], [], []),
+        (list[str] | Image, ["a", "b"], ['["a","b"]']),
+        (Any, ["a", "b"], ['["a","b"]']),
+    ],
+)
+async def test_the_items_of_a_list_are_blocks_if_the_annotation_says_that_they_are_content(
+    annotation: Any, value: Any, texts: list[str]
+) -> None:
+    server = Server("s")
+
+    async def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = annotation
+    server.tool(give)
+
+    async with open_client(server) as client:
+        result = await client.call_tool("give")
+
+    assert [text_of_block(block) for block in result.content] == texts
+    assert result.structured_content is types.UNSET
+
+
+def text_of_block(block: types.ContentBlock) -> str:
+    assert isinstance(block, types.TextContent)
+    return block.text
 
 
 async def test_members_of_content_that_the_revision_does_not_have_are_omitted() -> None:

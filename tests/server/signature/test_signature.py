@@ -430,7 +430,7 @@ def test_an_undefined_name_is_an_error_that_names_the_parameter() -> None:
 
     assert refusal(f) == (
         "f: parameter 'b': 'Missing' cannot be resolved: name 'Missing' is not defined;"
-        " define it at the top level of the module"
+        " define or import it at the top level of the module, and not under `if TYPE_CHECKING:`"
     )
     later = 1
 

@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode
 from attrs import define, evolve, field, frozen
 
 from ..._errors import AuthorizationFailed
+from ..._misuse import check_class
 from .._urls import is_loopback, shown_text
 from ._browser import BrowserAgent, CustomBrowserAgent, open_browser, open_loopback_browser
 from ._discovery import ServerMetadata, TokenIssuer
@@ -116,7 +117,7 @@ def authorize(ask: TokenAsk, profile: ClientProfile) -> Flow[Tokens]:
     check_pkce(ask.token_issuer, profile.issuers_with_pkce)
     registered = yield from ensure_registration(ask.token_issuer, profile, ask.scopes, dpop=ask.proofs is not None)
     pkce, state = Pkce.make(), secrets.token_urlsafe(_STATE_BYTES)
-    url = _with_query(endpoint, _request(ask, registered, pkce, state))
+    url = _with_query(endpoint, {**_request(ask, registered, pkce, state), **profile.parameters})
     try:
         response_url: str = yield BrowserStep(url, registered.redirect_uri)
     except AuthorizationFailed:
@@ -187,6 +188,23 @@ def _request(ask: TokenAsk, registered: UsableRegistration, pkce: Pkce, state: s
     if ask.proofs is not None:
         parameters["dpop_jkt"] = ask.proofs.key.thumbprint  # binds the code to the key
     return parameters
+
+
+_OWN_PARAMETERS = frozenset(
+    {
+        *("client_id", "code_challenge", "code_challenge_method", "dpop_jkt", "redirect_uri", "request", "request_uri"),
+        *("resource", "response_mode", "response_type", "scope", "state"),
+    }
+)
+"""The parameters of an authorization request on which its safety depends; the client alone sets them."""
+
+
+def _check_parameters(parameters: Mapping[str, str]) -> None:
+    for name, value in parameters.items():
+        if name in _OWN_PARAMETERS:
+            cure = {"scope": ": use scopes=", "redirect_uri": ": use redirect_uri=", "client_id": ": use client="}
+            raise ValueError(f"authorization_parameters: the client sets {name!r} itself{cure.get(name, '')}")
+        check_class(f"authorization_parameters[{name!r}]", value, str, "'offline'")
 
 
 def _with_query(endpoint: str, parameters: Mapping[str, str]) -> str:
@@ -301,6 +319,10 @@ class OAuth(Grant):
     issuers_with_pkce: Sequence[str] = ()
     """Authorization servers that support PKCE with S256, although their metadata does not announce it, by their
     issuers: that of Microsoft Entra ID, for example. Any other server without it is refused."""
+    authorization_parameters: Mapping[str, str] = field(factory=dict[str, str])
+    """Further parameters of the authorization request, for what only one authorization server knows:
+    ``{"access_type": "offline"}`` for Google. They are in the URL that the browser opens, so do not put secrets there.
+    """
 
     interactive: ClassVar[bool] = True
 
@@ -322,6 +344,7 @@ class OAuth(Grant):
                 f"redirect_uri={self._redirect_uri!r}: this program receives the browser only at http URLs of this "
                 "machine; for others, pass visit"
             )
+        _check_parameters(self.authorization_parameters)
         if not self.visit_seconds > 0:
             raise ValueError(f"visit_seconds={self.visit_seconds!r}: must be positive")
 
@@ -366,6 +389,7 @@ class OAuth(Grant):
             metadata_url=self.client_metadata_url,
             redirect_uri=self._redirect_uri,
             issuers_with_pkce=self.issuers_with_pkce,
+            parameters=self.authorization_parameters,
             names={name: value for name, value in names.items() if value is not None},
         )
 

@@ -16,7 +16,7 @@ Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/au
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -221,6 +221,8 @@ class ClientProfile:
     """The required redirect URI; None means any one of this machine."""
     issuers_with_pkce: Sequence[str] = ()
     """The issuers that support PKCE without announcing it."""
+    parameters: Mapping[str, str] = field(factory=dict[str, str])
+    """Further parameters of the authorization request."""
     names: dict[str, Any] = field(factory=dict[str, Any])
     """The members of a registration that users see, such as `client_name`."""
 

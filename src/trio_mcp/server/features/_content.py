@@ -112,17 +112,21 @@ _AS_BLOCKS = (*CONTENT_CLASSES, Image, Audio)
 _LISTS = (list, tuple)
 
 
-def content_blocks(value: Any) -> list[Content]:
+def content_blocks(value: Any, *, of_list: bool = False) -> list[Content]:
     """Return *value* as content blocks.
 
     A list that contains content is content; any other value is data, and becomes a text block with its JSON.
+
+    Args:
+        value: the value of a handler.
+        of_list: True if the items of a list are content in any case: each becomes a block.
 
     Raises:
         TypeError: *value* is bytes, which have no media type.
     """
     if value is None:
         return []
-    if isinstance(value, _LISTS) and holds_content(value):
+    if isinstance(value, _LISTS) and (of_list or holds_content(value)):
         return [_block(item) for item in cast("Sequence[Any]", value)]
     return [_block(value)]
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, cast, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 import trio
@@ -39,7 +39,7 @@ from .._context import Context, run_of, serving_of
 from .._extensions import ExtensionResult
 from .._processes import Isolated, isolated
 from .._threads import take_place
-from ..signature import ArgumentFaults, Injected, ResultFaults, SchemaRefs, Signature, describe
+from ..signature import ArgumentFaults, Injected, ResultFaults, SchemaRefs, Signature, describe, mentions
 from ._catalog import NO_SCOPES, Catalog, Listable, Visible, check_scopes, with_texts
 from ._content import (
     RESULT_CLASSES,
@@ -185,6 +185,8 @@ class _Tool(Listable):
     """True if a call waits only for its function: it has no limiter, timeout or dependencies, and needs no worker."""
     waits: bool = field(init=False)
     """True if a call may wait for something."""
+    _lists_content: bool = field(init=False)
+    """True if the return annotation says that the items of a list are content."""
     may_ask: bool = field(init=False)
     """True if the function takes a `Context` or has dependencies, and may ask questions."""
 
@@ -194,6 +196,7 @@ class _Tool(Listable):
         self._runs_freely = free and dependencies is None
         waits = self.signature.waits or (dependencies is not None and dependencies.waits)
         self.waits = not free or waits or self.around is not None
+        self._lists_content = self.signature.output_schema is None and _lists_content(self.signature.returns)
         self.may_ask = bool(self.signature.injected) or self.around is not None
 
     def published(self, revision: str) -> JsonObject:
@@ -332,7 +335,7 @@ class _Tool(Listable):
         try:
             if value.__class__ in SCALARS and value is not None:
                 return text_result(value)
-            blocks = content_blocks(value)
+            blocks = content_blocks(value, of_list=self._lists_content)
         except (NotJsonError, TypeError) as fault:
             raise self._not_returnable(value, fault) from fault
         return self._readable(types.CallToolResult(content=blocks), revision)
@@ -350,6 +353,13 @@ class _Tool(Listable):
             fault = "$: required, but missing: the tool has an output schema"
             raise ResultFaults(self.definition.name, [fault], self.signature.place)
         self.signature.check(structured)
+
+
+def _lists_content(annotation: Any) -> bool:
+    """Return True if an annotation, or an arm of it, is a list of content, such as ``list[Image | str]``."""
+    if get_origin(annotation) in {list, tuple}:
+        return mentions(annotation, RESULT_CLASSES) is not None
+    return any(map(_lists_content, get_args(annotation)))
 
 
 def tool_json(tool: types.Tool, revision: str, texts: Mapping[str, JsonText] = MappingProxyType({})) -> JsonObject:

@@ -249,7 +249,8 @@ def _resolved(core: Any, annotation: Any, names: Mapping[str, Any], where: str) 
         return resolve_hints(holder, {**_globals(core), **names})["it"]
     except NameError as error:
         raise TypeError(
-            f"{where}: {annotation!r} cannot be resolved: {error}; define it at the top level of the module"
+            f"{where}: {annotation!r} cannot be resolved: {error}; define or import it at the top level of the module, "
+            "and not under `if TYPE_CHECKING:`"
         ) from error
     except Exception as error:
         raise TypeError(f"{where}: {annotation!r} cannot be resolved: {error}") from error

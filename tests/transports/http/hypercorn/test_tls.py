@@ -1,9 +1,11 @@
-"""TLS: the negotiated protocol, slow clients, stopped processes, and errors in certificate files."""
+"""TLS: the negotiated protocol, slow clients, stopped processes, renewals, and errors in certificate files."""
 
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import os
+import shutil
 import signal
 import ssl
 import time
@@ -25,6 +27,8 @@ from tests.transports.http.hypercorn.test_connection import FloodingApp
 from tests.transports.http.socket_clients import OK, App, Http2Client, answer, get, post, read_all, read_until, serving
 from trio_mcp.transports import HttpListening, Receive, Scope, Send, tls_context
 from trio_mcp.transports.http.hypercorn import _connection as _hypercorn_connection
+from trio_mcp.transports.http.hypercorn import _tls
+from trio_mcp.transports.http.hypercorn._tls import RenewedContext
 
 PASSWORD = "correct horse"
 
@@ -215,6 +219,99 @@ async def test_an_encrypted_key_is_opened_with_its_password(certificate: Certifi
     files = {"certfile": certificate.certfile, "keyfile": certificate.encrypted, "keyfile_password": PASSWORD}
     async with serving(App(), **files) as served:
         await served.connect_tls(certificate.trusted)
+
+
+@pytest.fixture
+def renewed(tmp_path: Path) -> tuple[Certificate, Certificate]:
+    """Return a certificate that a server uses, and the one that follows it, in another folder."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    return make_certificate(tmp_path / "old"), make_certificate(tmp_path / "new")
+
+
+def put(source: Path, target: Path) -> None:
+    """Put a copy of a file in the place of another one, as programs that renew certificates do."""
+    shutil.copy(source, target.with_suffix(".part"))
+    target.with_suffix(".part").replace(target)
+
+
+async def is_answered(served: Any, trusted: ssl.SSLContext) -> bool:
+    """Make a connection that trusts one certificate, and return whether a request over it is answered."""
+    try:
+        stream = await served.connect_tls(trusted)
+    except trio.BrokenResourceError:
+        return False
+    await stream.send_all(get("/"))
+    return (await read_until(stream, b"fine")).startswith(OK)
+
+
+async def test_new_connections_get_a_renewed_certificate_and_old_ones_go_on(
+    renewed: tuple[Certificate, Certificate], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_tls, "LOOK_SECONDS", 0.0)
+    caplog.set_level(logging.INFO, logger="trio_mcp.transports")
+    used, new = renewed
+    old_trusted, new_trusted = used.trusted, new.trusted
+    async with serving(App(), certfile=used.certfile, keyfile=used.keyfile) as served:
+        stream = await served.connect_tls(old_trusted)
+        assert not await is_answered(served, new_trusted)
+        put(new.certfile, used.certfile)
+        put(new.keyfile, used.keyfile)
+
+        assert await is_answered(served, new_trusted)
+        assert not await is_answered(served, old_trusted)
+        await stream.send_all(get("/"))
+        assert (await read_until(stream, b"fine")).startswith(OK)
+
+    assert [record.getMessage() for record in caplog.records if "certificate" in record.getMessage()] == [
+        f"new connections get the certificate that is in {used.certfile} now"
+    ]
+
+
+async def test_a_renewed_pair_that_does_not_fit_is_logged_once_and_the_old_one_stays_until_it_fits(
+    renewed: tuple[Certificate, Certificate], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_tls, "LOOK_SECONDS", 0.0)
+    used, new = renewed
+    old_trusted, new_trusted = used.trusted, new.trusted
+    async with serving(App(), certfile=used.certfile, keyfile=used.keyfile) as served:
+        put(new.certfile, used.certfile)
+        assert [await is_answered(served, old_trusted) for _ in range(3)] == [True, True, True]
+        put(new.keyfile, used.keyfile)
+        assert await is_answered(served, new_trusted)
+        used.keyfile.unlink()
+        assert await is_answered(served, new_trusted)
+
+    changed = "the files of the certificate have changed, and the old certificate stays: "
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0] == (
+        f"{changed}cannot use {used.certfile} and {used.keyfile} for TLS: the key does not belong to the certificate"
+    )
+    assert messages[1].startswith(f"{changed}[Errno 2] No such file or directory: ")
+    assert len(messages) == 2
+
+
+async def test_the_files_are_looked_at_once_a_minute_at_most(
+    renewed: tuple[Certificate, Certificate], mock_clock: trio.testing.MockClock
+) -> None:
+    used, new = renewed
+    renewing = RenewedContext(HttpListening(certfile=used.both))
+    first = renewing.current()
+    put(new.both, used.both)
+
+    for seconds, is_same in ((59.9, True), (0.1, False)):
+        mock_clock.jump(seconds)
+        assert (renewing.current() is first) == is_same
+
+
+async def test_a_context_whose_files_stay_as_they_are_is_kept(
+    certificate: Certificate, mock_clock: trio.testing.MockClock
+) -> None:
+    renewing = RenewedContext(HttpListening(certfile=certificate.certfile, keyfile=certificate.keyfile))
+    first = renewing.current()
+    mock_clock.jump(3600)
+
+    assert renewing.current() is first
 
 
 def test_without_a_certificate_tls_is_off() -> None:

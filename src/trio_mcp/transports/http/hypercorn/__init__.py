@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._sockets import HttpListening as HttpListening
     from ._sockets import HttpSockets as HttpSockets
     from ._sockets import bind_sockets as bind_sockets
-    from ._sockets import tls_context as tls_context
+    from ._tls import tls_context as tls_context
     from ._workers import Inheritance as Inheritance
     from ._workers import inheritance_variables as inheritance_variables
     from ._workers import serve_workers as serve_workers
@@ -22,7 +22,8 @@ else:
         __name__,
         {
             "_serve": ("serve_asgi",),
-            "_sockets": ("Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"),
+            "_sockets": ("Bound", "HttpListening", "HttpSockets", "bind_sockets"),
+            "_tls": ("tls_context",),
             "_workers": ("Inheritance", "inheritance_variables", "serve_workers", "take_inheritance"),
         },
     )  # fmt: skip

@@ -17,7 +17,6 @@ The application has to know:
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,8 @@ from ...._util import owned_nursery
 from ..._connection_bound import bounded
 from ..server import AsgiApp
 from ._application import lifespan_of
-from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets, tls_context
+from ._sockets import Bound, HttpListening, HttpSockets, bind_sockets
+from ._tls import RenewedContext, TlsListener
 
 if TYPE_CHECKING:
     from ._connection import Connections
@@ -81,7 +81,7 @@ async def serve_asgi(
     async with owned_nursery() as nursery:
         nursery.start_soon(stop.watch, stopping)
         with stop.opening, sockets or await bind_sockets(listening) as listened:
-            encryption = tls_context(listening)
+            encryption = RenewedContext(listening) if listening.is_encrypted else None
             async with lifespan_of(app) as state:
                 serving = _AcceptPhase(Connections(app, listening, state, direct), listened, encryption, stop.obey())
                 await serving.run(partial(task_status.started, listened.bound), drain, drain_seconds)
@@ -113,7 +113,7 @@ class _AcceptPhase:
 
     _connections: Connections
     _sockets: HttpSockets
-    _encryption: ssl.SSLContext | None
+    _encryption: RenewedContext | None
     _stop: trio.Event
     _accepting: trio.CancelScope = field(factory=trio.CancelScope, init=False)
     _refusing: trio.Event = field(factory=trio.Event, init=False)
@@ -145,6 +145,6 @@ class _AcceptPhase:
             within_bound = bounded(plain, self._connections.bound)
             listeners: list[trio.abc.Listener[Any]] = [*within_bound]
             if self._encryption is not None:
-                listeners = [trio.SSLListener(each, self._encryption) for each in within_bound]
+                listeners = [TlsListener(each, self._encryption) for each in within_bound]
             await trio.serve_listeners(self._connections.serve, listeners, handler_nursery=nursery)
         self._refusing.set()

@@ -1,4 +1,4 @@
-"""The listening sockets of an HTTP server, its limits for a connection, and its TLS context.
+"""The listening sockets of an HTTP server, and its limits for a connection.
 
 The sockets are bound before anything else happens, and listen from then on. So the owner of the address is certain from
 the start, and clients that connect while the application starts wait for it.
@@ -10,7 +10,6 @@ import errno
 import math
 import os
 import socket
-import ssl
 import stat
 import sys
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from attrs import Attribute, define, field, frozen
 
 from ..._connection_bound import default_max_connections
 
-__all__ = ["Bound", "HttpListening", "HttpSockets", "bind_sockets", "tls_context"]
+__all__ = ["Bound", "HttpListening", "HttpSockets", "bind_sockets"]
 
 
 def _positive(_: object, attribute: Attribute[Any], value: float) -> None:
@@ -275,52 +274,3 @@ def _remove_stale(path: Path) -> None:
         except BlockingIOError:
             pass  # a process listens, and its backlog is full
     raise OSError(errno.EADDRINUSE, "another process listens on it")
-
-
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""The ciphers of TLS 1.2 that HTTP/2 allows (RFC 9113, 9.2.2). TLS 1.3 has no others."""
-
-
-def tls_context(listening: HttpListening) -> ssl.SSLContext | None:
-    """Return the TLS context of the server's connections; None without TLS.
-
-    Raises:
-        OSError: a file cannot be read; the message names it.
-        ValueError: the certificate or the key cannot be used; the message names the files.
-    """
-    if listening.certfile is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_CIPHERS)
-    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION  # RFC 9113, 9.2.1
-    context.set_alpn_protocols(["h2", "http/1.1"] if listening.http2 else ["http/1.1"])
-    _load(context, os.fspath(listening.certfile), os.fspath(listening.keyfile or listening.certfile), listening)
-    return context
-
-
-def _load(context: ssl.SSLContext, certificate: str, key: str, listening: HttpListening) -> None:
-    files = " and ".join(dict.fromkeys([certificate, key]))
-    is_encrypted = False
-
-    def password() -> str:
-        """Return the password. Called only for an encrypted key; without it, OpenSSL would ask at the terminal."""
-        nonlocal is_encrypted
-        is_encrypted = True
-        if listening.keyfile_password is None:
-            raise ValueError(f"cannot use {files} for TLS: the key is encrypted; give keyfile_password")
-        return listening.keyfile_password
-
-    for path in (certificate, key):
-        with Path(path).open("rb"):
-            pass  # unlike `load_cert_chain`, this names the file in its error
-    try:
-        context.load_cert_chain(certificate, key, password)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            reason = "the key does not belong to the certificate"
-        elif is_encrypted:
-            reason = "keyfile_password is wrong"
-        else:
-            reason = "it needs a certificate and a private key, both as PEM"
-        raise ValueError(f"cannot use {files} for TLS: {reason}") from error
