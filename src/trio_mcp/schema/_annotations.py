@@ -555,10 +555,7 @@ class AnnotationReader:
         try:
             return read_object(cls, self.namespace)
         except NameError as error:
-            raise Inexpressible(
-                f"{_name_of(cls)}: {error}; define or import it in the module of the class, and not under `if "
-                "TYPE_CHECKING:`"
-            ) from error
+            raise Inexpressible(f"{_name_of(cls)}: {error}; import it outside of `if TYPE_CHECKING:`") from error
         except TypeError as error:
             raise Inexpressible(str(error)) from error
 
