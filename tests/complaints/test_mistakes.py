@@ -533,7 +533,7 @@ async def test_a_plain_function_cannot_answer_questions(
                 await ctx.list_roots()
 
     options: Any = {callback: plain}
-    told = f"{callback}: expected an async function, and this one has returned None"
+    told = f"{callback}: expected an async function (`async def`), and {plain!r} is a plain one"
     async with open_client(server, revision=revision, **options) as client:
         if revision == "2026-07-28":
             with pytest.raises(TypeError, match=re.escape(told)):

@@ -266,7 +266,7 @@ def test_a_block_without_async_is_not_entered_asynchronously() -> None:
 
 
 async def test_a_program_on_trio_is_told_not_to_use_the_client_for_asyncio() -> None:
-    with pytest.raises(RuntimeError, match=r"^trio_mcp\.asyncio needs a running event loop of asyncio.*imports from"):
+    with pytest.raises(RuntimeError, match=r"^trio_mcp\.asyncio needs asyncio, .*if it runs on Trio"):
         async with trio_mcp.asyncio.open_client(["never"]):
             raise AssertionError
 

@@ -263,7 +263,7 @@ LINES = [
     ('Image(data=b"", format="png")', "; use `mime_type=`, such as 'image/png'"),
     ('Image(path="x.png")', "; use `path.read_bytes()` and the media type"),
     ("from trio_mcp import CurrentContext", "; take a parameter `ctx: Context` in the handler"),
-    ("Server.from_openapi({})", "; a server cannot hold another server"),
+    ("Server.from_openapi({})", "; use `add_openapi(server, source, include=[...])`, of `trio_mcp.openapi`"),
     (
         "async def main():\n    await mcp.run_async(transport='http')\ntrio.run(main)",
         "`await serve_http(server, port=8000)`",

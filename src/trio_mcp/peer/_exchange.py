@@ -574,9 +574,7 @@ class IncomingRequest(abc.ABC):
 
     def __attrs_post_init__(self) -> None:
         # Set here for the reason given in `OutgoingRequest`.
-        self.run = None
-        self.state = _OPEN
-        self.may_have_texts = False
+        self.run, self.state, self.may_have_texts = None, _OPEN, False
         self._watches = ()
 
     @property
@@ -712,8 +710,8 @@ class IncomingRequest(abc.ABC):
             return self._line_of(outcome), outcome
         except NotJsonError as exc:
             _log.error("the answer to %r cannot be sent: %s", self.method, exc)  # the message is enough, no traceback
-        refusal = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
-        return self._line_of(refusal), refusal
+            outcome = McpError(INTERNAL_ERROR, f"the answer to {self.method!r} is not JSON; the log says where")
+            return self._line_of(outcome), outcome
 
     def _line_of(self, outcome: JsonObject | McpError) -> bytes:
         if isinstance(outcome, McpError):
@@ -795,9 +793,8 @@ class IncomingMessageRequest(IncomingRequest):
         self.outlet.put_urgent(encode_notification("notifications/cancelled", params))
 
     def _send(self, outcome: JsonObject | McpError) -> None:
-        pieces = None
-        if self.may_have_texts and self._batch is None and not isinstance(outcome, McpError):
-            pieces = encode_result_in_pieces(self.id, outcome)
+        is_passed = self.may_have_texts and self._batch is None
+        pieces = encode_result_in_pieces(self.id, outcome) if is_passed and not isinstance(outcome, McpError) else None
         line, outcome = (b"", outcome) if pieces else self._encoded(outcome)
         self._connection.ended(self)
         if self.method == "initialize":

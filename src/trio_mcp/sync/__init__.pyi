@@ -1200,7 +1200,7 @@ class Toolkit:
         call (``"messages"``) or a ``function_call_output`` for each call (``"responses"``), in the order of the
         calls; nothing if there are no calls.
 
-        First *approve* is awaited for each call, one after the other; then the allowed calls run concurrently. The
+        First *approve* is called for each call, one after the other; then the allowed calls run concurrently. The
         model is told of every failure of a call: an unknown function, arguments that are not a JSON object, a
         refusal, an error of the tool, a timeout, a lost connection. `result_text` describes the form of results.
 
@@ -1221,15 +1221,15 @@ class Toolkit:
             message: the answer of the model, with or without calls: the assistant's message (chat completions,
                 ``"messages"``), or the response (``"responses"``), as JSON values.
             approve: decides about each call; without it all calls are made.
-            on_progress: awaited with each progress update of each call; those of one call in order, before its
-                result. An exception is logged, and the call continues.
+            on_progress: called with each progress update of each call; those of one call in order, before its result.
+                An exception is logged, and the call continues.
             timeout: the seconds that each call may take; then it is cancelled, and the model is told.
             max_characters: a longer text of a result is truncated, with a note.
 
         Raises:
             ValueError: the calls are not a list of objects, or are those of another interface; or *message* is a
                 response of chat completions instead of the message in it.
-            TypeError: *message* is not a dict; or a callback takes other arguments, or is no async function.
+            TypeError: *message* is not a dict; or a callback takes other arguments, or is an async function.
 
         An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this
         method cancels the calls.
