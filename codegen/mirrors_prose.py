@@ -27,7 +27,7 @@ PHRASES: Mapping[str, str] = {
     "it may be awaited repeatedly": "it may be called repeatedly",
     "It is awaited with": "It is called with",
     "awaited with each progress update of each call": "called with each progress update of each call",
-    "or is no async function": "or is an async function",
+    "or is no async function": "or is no plain function",
     "First *approve* is awaited for": "First *approve* is called for",
     "awaited with each progress update, in order, in this task, before": (
         "called with each progress update, in order, in a worker thread, before"

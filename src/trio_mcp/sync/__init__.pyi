@@ -1229,7 +1229,7 @@ class Toolkit:
         Raises:
             ValueError: the calls are not a list of objects, or are those of another interface; or *message* is a
                 response of chat completions instead of the message in it.
-            TypeError: *message* is not a dict; or a callback takes other arguments, or is an async function.
+            TypeError: *message* is not a dict; or a callback takes other arguments, or is no plain function.
 
         An exception of *approve* is raised here, and no call is made; likewise one of *timeout*. Cancelling this
         method cancels the calls.
