@@ -624,6 +624,12 @@ class LineFramer:
 
     def feed(self, chunk: bytes) -> Sequence[Line | Oversized]:
         """Take the next bytes; return the lines they complete, in order, without their newlines."""
+        if self._begun:
+            end = chunk.find(b"\n")
+            if end < 0:
+                return self._keep(chunk)
+            self._begun += memoryview(chunk)[:end]  # a copy of these bytes could keep the line from growing in place
+            return [*self.finish(), *self.feed(chunk[end + 1 :])]
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             return self._keep(rest)
@@ -631,14 +637,13 @@ class LineFramer:
         if self._skipping:  # the first newline ends the line being skipped
             self._skipping = False
             del lines[0]
-        elif self._begun:
-            cast("list[Line]", lines)[0] = self._completed(lines[0])
         checked = self._checked(lines)
         return [*checked, *self._keep(rest)] if rest else checked
 
     def finish(self) -> Sequence[Line | Oversized]:
         """End the stream; return the last line if its newline is missing."""
-        return self._checked([self._completed(b"")])
+        line, self._begun = self._begun, bytearray()
+        return self._checked([bytes(line) if len(line) <= _LARGE else line])
 
     def _keep(self, rest: bytes) -> Sequence[Oversized]:
         if self._skipping:
@@ -648,12 +653,6 @@ class LineFramer:
             self._begun, self._skipping = bytearray(), True
             return (Oversized(self.limit),)
         return ()
-
-    def _completed(self, last: Line) -> Line:
-        line = self._begun
-        line += last
-        self._begun = bytearray()
-        return bytes(line) if len(line) <= _LARGE else line
 
     def _checked(self, lines: Sequence[Line]) -> Sequence[Line | Oversized]:
         return [
