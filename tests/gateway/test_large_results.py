@@ -12,7 +12,9 @@ from attrs import frozen
 from trio.testing import memory_stream_pair
 
 from tests.gateway.helpers import ERAS, LEGACY, MODERN, Way, front, in_all_eras, opened, text_of
-from trio_mcp import Accepted, Client, ClientOptions, Context, Server, serve_stream, types
+from trio_mcp import Accepted, Client, ClientOptions, Context, RemoteProtocolError, Server, serve_stream, types
+from trio_mcp.gateway._forward import read_question
+from trio_mcp.wire import JsonText
 
 
 @frozen
@@ -113,3 +115,9 @@ async def test_a_long_question_reaches_the_user(way: Way) -> None:
 
     assert asked == [f"Is this right? {LONG}"]
     assert text_of(result) == "True"
+
+
+def test_a_long_question_that_cannot_be_read_is_an_error_of_the_server() -> None:
+    deep = JsonText(b"[" * 50_000 + b"]" * 50_000)
+
+    assert isinstance(read_question({"resultType": "input_required", "inputRequests": deep}), RemoteProtocolError)

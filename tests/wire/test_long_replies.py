@@ -94,8 +94,8 @@ def test_many_small_blocks_are_one_text() -> None:
     assert isinstance(reply.result["content"], JsonText)
 
 
-def test_a_value_without_text_is_decoded_already() -> None:
-    value: Any = {"a": [1, {"b": None}]}
+@pytest.mark.parametrize("value", [1, "a", {"a": [1, {"b": None}]}, [1, {"b": None}]])
+def test_a_value_without_text_is_decoded_already(value: Any) -> None:
     assert decoded(value) == value
 
 

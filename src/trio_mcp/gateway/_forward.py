@@ -42,6 +42,7 @@ from .. import (
     ListRoots,
     McpError,
     MissingCapability,
+    RemoteProtocolError,
     RequestTimedOut,
     ResponseLost,
     Sample,
@@ -77,6 +78,7 @@ from ..wire import (
     PROGRESS_TOKEN_KEY,
     REVISION_KEY,
     JsonObject,
+    Undecodable,
     decoded,
     is_modern,
     is_object,
@@ -96,6 +98,7 @@ __all__ = [
     "capabilities_for",
     "failure_of",
     "given_params",
+    "read_question",
     "resource_not_found",
 ]
 
@@ -265,6 +268,8 @@ class ForwardedRequest(TasklessResponder):
             return
         self._request = self._cancel = None
         upstream.ended(self)
+        if not isinstance(outcome, Exception) and _asks(outcome):
+            outcome = read_question(outcome)
         if isinstance(outcome, Exception):
             if isinstance(outcome, ErrorResponse) and needs_task(outcome):
                 request.needs_task()
@@ -275,12 +280,10 @@ class ForwardedRequest(TasklessResponder):
             failure = cast("TrioMcpError", outcome)
             request.answer(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
             return
-        if _asks(outcome):
-            outcome = cast("JsonObject", decoded(outcome))
-            if not facts.modern:
-                self._received = _Received(client, outcome)
-                request.needs_task()
-                return
+        if _asks(outcome) and not facts.modern:
+            self._received = _Received(client, outcome)
+            request.needs_task()
+            return
         try:
             answer = self._answer(outcome, client.revision, target, request.serving, request.exchange)
         except Exception as failure:  # noqa: BLE001 # it is explained as one of the handler
@@ -500,6 +503,14 @@ def given_params(exchange: IncomingRequest, params: Any) -> JsonObject:
 def _asks(result: JsonObject) -> bool:
     """Return True if the server asks something before it answers."""
     return result.get("resultType") == "input_required"
+
+
+def read_question(question: JsonObject) -> JsonObject | RemoteProtocolError:
+    """Return a result that asks something, with its long members decoded; the error if they are no JSON."""
+    try:
+        return {name: decoded(each) for name, each in question.items()}
+    except Undecodable as fault:
+        return RemoteProtocolError(f"the question of the server cannot be read: {fault}")
 
 
 def _is_personal(client: UpstreamClient) -> bool:

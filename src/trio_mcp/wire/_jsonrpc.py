@@ -402,7 +402,7 @@ def _short_decoded(part: msgspec.Raw | list[dict[str, msgspec.Raw]]) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Return *value*, a member of a result of `parse_reply`, with all its `JsonText` decoded.
+    """Return *value*, a member of a result of `parse_reply` or of one of its blocks, with its `JsonText` decoded.
 
     Raises:
         Undecodable: as `decode` does.
@@ -410,9 +410,12 @@ def decoded(value: Any) -> Any:
     if isinstance(value, msgspec.Raw):
         return decode(memoryview(value))
     if is_array(value):
-        return [decoded(each) for each in value]
-    if is_object(value):
-        return {name: decoded(each) for name, each in value.items()}
+        return [
+            {name: decoded(each) if isinstance(each, msgspec.Raw) else each for name, each in block.items()}
+            if is_object(block)
+            else block
+            for block in value
+        ]
     return value
 
 
