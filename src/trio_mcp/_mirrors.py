@@ -209,7 +209,7 @@ class Mirrors:
         @wraps(function)
         def checked(source: Any, **options: Any) -> Any:
             if not isinstance(source, Mirror) or source._mirrors is not self:  # noqa: SLF001 # of this file
-                kind: type[object] = type(source)
+                kind: type[object] = source.__class__
                 raise TypeError(
                     f"{function.__name__}(): expected a client of {self.module}, and got one of class "
                     f"{kind.__module__}.{kind.__name__}"

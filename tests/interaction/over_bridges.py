@@ -155,22 +155,22 @@ class Back:
     def _back(self, value: Any) -> Any:
         return Back(self._world, value) if isinstance(value, Mirror) else value
 
-    def _method(self, *names: str) -> Any:
-        kind: type[object] = self._mirror.__class__
-        return next(getattr(self._mirror, name) for name in names if hasattr(kind, name))
+    def _method(self, name: str) -> Any:
+        """Return a special method: blocks of each kind also have those of the other, which name the cure."""
+        return getattr(self._mirror, name.replace("__a", "__") if isinstance(self._world, Threads) else name)
 
     def __aiter__(self) -> Back:
         return self
 
     async def __anext__(self) -> Any:
-        return self._back(await self._world.call(self._method("__anext__", "__next__")))
+        return self._back(await self._world.call(self._method("__anext__")))
 
     async def __aenter__(self) -> Any:
-        return self._back(await self._world.call(self._method("__aenter__", "__enter__")))
+        return self._back(await self._world.call(self._method("__aenter__")))
 
     async def __aexit__(self, *_: object) -> None:
         with trio.CancelScope(shield=True):
-            await self._world.call(self._method("__aexit__", "__exit__"), None, None, None)
+            await self._world.call(self._method("__aexit__"), None, None, None)
 
 
 @asynccontextmanager
