@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,10 @@ ELSEWHERE = [
 def collected(modules: Sequence[str]) -> list[tuple[str, str]]:
     """Return the module and the parameters of each test in these modules or folders."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *modules]
-    listed = subprocess.run(command, capture_output=True, check=True, text=True, timeout=300, cwd=TESTS.parent).stdout
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # the format of lines
+    listed = subprocess.run(
+        command, capture_output=True, check=True, text=True, timeout=300, cwd=TESTS.parent, env=environment
+    ).stdout
     return re.findall(r"^tests/(.+)\.py::\w+(?:\[(.*)\])?$", listed, re.MULTILINE)
 
 
