@@ -122,9 +122,7 @@ async def test_an_application_that_needs_asyncio_is_an_error_with_the_cause_and_
     said = await call(application(app), "get")
 
     assert said.startswith("the application uses asyncio, and it runs on Trio: use Trio instead")
-    assert said.endswith(
-        "Otherwise serve it by a server for asyncio, and call it by its URL, with add_openapi()"
-    )
+    assert said.endswith("Otherwise serve it by a server for asyncio, and call it by its URL, with add_openapi()")
     assert "QuartTrio" in caplog.text
 
 
