@@ -36,8 +36,8 @@ async def text(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[st
 
 
 async def large(adapter: Adapter, name: str, era: str, effort: Effort) -> dict[str, float]:
-    """Fetch one block of ten million characters."""
-    return await _fetched(adapter, name, era, max(1, effort.repeats // 3), LARGE_TEXT)
+    """Fetch one block of ten million characters, so often that the first few, which get their memory, do not count."""
+    return await _fetched(adapter, name, era, 2 * effort.repeats, LARGE_TEXT)
 
 
 async def _fetched(adapter: Adapter, name: str, era: str, repeats: int, size: int) -> dict[str, float]:

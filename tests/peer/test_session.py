@@ -241,6 +241,46 @@ def test_a_modern_request_needs_no_handshake_and_leaves_no_trace() -> None:
     assert refusal(session, "tools/list", {}).code == INVALID_PARAMS
 
 
+def test_requests_that_state_the_same_share_their_context() -> None:
+    session = ServerSession(REVISIONS)
+
+    first = session.admit("m", {"_meta": MODERN_META})
+
+    assert session.admit("n", {"_meta": {**MODERN_META}}) is first
+    other = session.admit("m", {"_meta": {**MODERN_META, LOG_LEVEL_KEY: "error"}})
+    assert (other.log_level, first.log_level) == ("error", None)
+    assert session.admit("m", {"_meta": MODERN_META}) == first
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"x": 1},
+        {"x": {"y": None}},
+        {"progressToken": "t"},
+        {"x" * 1000: ""},
+        {"x": "x" * 1000},
+        {str(number): "" for number in range(1000)},
+        {str(number): {str(each): "" for each in range(10)} for number in range(10)},
+    ],
+)
+def test_what_is_large_or_not_made_of_strings_is_not_kept_for_the_next_request(more: dict[str, Any]) -> None:
+    session = ServerSession(REVISIONS)
+    meta = {**MODERN_META, **more}
+
+    first = session.admit("m", {"_meta": meta})
+
+    assert session.admit("m", {"_meta": meta}) is not first
+
+
+def test_numbers_that_python_takes_for_equal_stay_different() -> None:
+    session = ServerSession(REVISIONS)
+
+    stated = [session.admit("m", {"_meta": {**MODERN_META, "x": value}}).meta["x"] for value in (1, True, 1.0)]
+
+    assert [type(each) for each in stated] == [int, bool, float]
+
+
 def test_a_modern_request_without_a_log_level_receives_no_logs() -> None:
     assert ServerSession(REVISIONS).admit("m", {"_meta": MODERN_META}).log_level is None
 

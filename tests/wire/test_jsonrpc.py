@@ -164,6 +164,20 @@ def test_every_object_is_read_as_a_message_and_ids_are_never_coerced(value: dict
         assert message.id == value["id"]
 
 
+@given(st.dictionaries(MEMBERS | st.just("other"), st.sampled_from(VALUES)))
+def test_a_line_is_read_as_its_value(value: dict[str, Any]) -> None:
+    message = parse_line(encode(value))
+
+    assert message == parse_message(value)
+    assert type(message) is type(parse_message(value))
+
+
+def test_the_last_of_two_equal_members_counts() -> None:
+    line = b'{"jsonrpc": "2.0", "id": 1, "method": "a", "\\u006dethod": "b", "id": "2"}'
+
+    assert parse_line(line) == JsonRpcRequest("2", "b", None)
+
+
 @pytest.mark.requirement("B.1-P1a", "B.1-P4b", "B.1-P5", "B.1-P6a", "B.5-P1a")
 @pytest.mark.parametrize(
     ("line", "message"),

@@ -262,7 +262,8 @@ class ForwardedRequest(TasklessResponder):
         assert isinstance(target, Target)
         if request is None:  # given up while log messages were delivered
             return
-        upstream, facts, client = target.client, request.exchange.context, cast("Client", points.client)
+        upstream, facts = target.client, request.exchange.context
+        client: Any = points.client
         if facts.log_level is not None and points.has_logs:
             points.after_logs(partial(self._answered, outcome))
             return
@@ -280,7 +281,7 @@ class ForwardedRequest(TasklessResponder):
             failure = cast("TrioMcpError", outcome)
             request.answer(failure_of(failure, upstream.mount.name, self.method, modern=facts.modern))
             return
-        if _asks(outcome) and not facts.modern:
+        if not facts.modern and _asks(outcome):
             self._received = _Received(client, outcome)
             request.needs_task()
             return

@@ -258,7 +258,7 @@ class MergedLists:
     def find(self, kind: ListKind, public: str, access: Access | None) -> Entry | None:
         """Return the entry of a name or URI; None if there is none, or if it is hidden from the caller."""
         entry = self._by_name[kind].get(public)
-        return entry if entry is not None and entry.is_visible(access) else None
+        return entry if entry is None or not self.varies or entry.is_visible(access) else None
 
     def visible(self, kind: ListKind, access: Access | None) -> Iterator[Entry]:
         """Return the entries of a list that a caller sees, by place."""

@@ -108,6 +108,8 @@ class UpstreamClient:
     """The client of the latest connection, which may be lost, if its server is modern."""
     makes_tasks: bool = field(default=False, init=False)
     """True if the server is modern and declares tasks."""
+    is_limited: bool = field(init=False)
+    """True if requests may have to wait for their turn."""
     calls: CallsInFlight = field(init=False)
     """The requests in flight."""
     server: SupervisedServer | None = field(default=None, init=False)
@@ -131,6 +133,7 @@ class UpstreamClient:
     """Set when the connection is closed for good."""
 
     def __attrs_post_init__(self) -> None:
+        self.is_limited = self._turns.are_limited
         self.calls = CallsInFlight(self.mount.name)
         self.tasks = ServerTaskStates(self.mount.name, self._task_ids)
 
@@ -434,11 +437,6 @@ class UpstreamClient:
             await (await self.client()).notify(method, {name: each for name, each in params.items() if name != "_meta"})
         except TrioMcpError as failure:
             _log.warning("server %r: a notification %r was not passed on: %s", self.mount.name, method, failure)
-
-    @property
-    def is_limited(self) -> bool:
-        """True if requests have to wait for their turn."""
-        return self._turns.are_limited
 
     async def want_logs(self, client: Client, level: Any) -> None:
         """Ask a legacy server for messages of *level* and above, unless it was asked for them already."""

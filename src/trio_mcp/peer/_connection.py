@@ -349,17 +349,14 @@ class MessageConnection(abc.ABC):
             fault = f"a message may have at most {line.limit} bytes"
             self._on_malformed(Malformed(None, INVALID_REQUEST, fault), outlet)
             return
-        message = (parse_reply(line, self._keeps_text) if self._is_kept(line) else None) or parse_line(line)
+        is_kept = len(line) > _LARGE and any(request.keeps_text for request in self.ledger.outgoing.values())
+        message = (parse_reply(line, self._keeps_text) if is_kept else None) or parse_line(line)
         if isinstance(message, list):
             self._on_batch(message, len(line), outlet)
         elif isinstance(message, Malformed):
             self._on_malformed(message, outlet, line=line)
         else:
             self._on_message(message, len(line), outlet)
-
-    def _is_kept(self, line: Line) -> bool:
-        """Return True if a message may be the result of a request that keeps long members of it as text."""
-        return len(line) > _LARGE and any(request.keeps_text for request in self.ledger.outgoing.values())
 
     def _keeps_text(self, id: RequestId) -> bool:
         request = self.ledger.outgoing.get(id)

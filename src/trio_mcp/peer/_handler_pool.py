@@ -610,7 +610,7 @@ class ForwardingRun(HandlerRun):
 
     def start(self) -> None:
         """Begin to answer elsewhere, or start the task of the handler if that needs to wait. The run has its slot."""
-        if self.has_task:  # it continues after a question
+        if self._task is not None:  # it continues after a question
             super().start()
             return
         self.has_slot = self._is_begun = self._is_beginning = True

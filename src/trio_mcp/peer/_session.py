@@ -52,6 +52,10 @@ from ._exchange import advance
 __all__ = ["HANDSHAKE", "ClientSession", "HandshakeEvent", "HandshakeState", "ServerSession"]
 
 _NO_META: JsonObject = {}
+_MOST_PARTS_KEPT = 64
+"""With more members and values than this, a `_meta` is not kept for the next request."""
+_LONGEST_KEPT = 256
+"""Nor with a string of more characters than this."""
 
 
 class HandshakeState(Enum):
@@ -109,6 +113,8 @@ class ServerSession:
     """The least severe log level that the client wants after a handshake; all levels until it sets one."""
     _agreed: ExchangeContext | None = field(default=None, init=False)
     """The context of the latest `initialize` that was answered, which applies to later requests."""
+    _repeated: ExchangeContext | None = field(default=None, init=False)
+    """The context of the latest modern request, if others that state the same may share it: most clients repeat it."""
 
     @property
     def revision(self) -> str | None:
@@ -219,8 +225,10 @@ class ServerSession:
         return [revision for revision in self.supported if not is_modern(revision)]
 
     def _admit_modern(self, meta: JsonObject) -> ExchangeContext:
+        if self._repeated is not None and meta == self._repeated.meta:
+            return self._repeated
         envelope = read_envelope(meta, self.supported)
-        return ExchangeContext(
+        context = ExchangeContext(
             revision=envelope.revision,
             capabilities=envelope.client_capabilities,
             peer_info=envelope.client_info,
@@ -228,6 +236,8 @@ class ServerSession:
             progress_token=envelope.progress_token,
             log_level=envelope.log_level,
         )
+        self._repeated = context if envelope.progress_token is None and _may_be_kept(meta) else None
+        return context
 
     def _admit_initialize(self, params: JsonObject, meta: JsonObject) -> ExchangeContext:
         requested, capabilities, info = (params.get(key) for key in ("protocolVersion", "capabilities", "clientInfo"))
@@ -313,6 +323,24 @@ class ClientSession:
 
     def notified(self, method: str) -> None:
         """Do nothing, for any *method*: the context of requests does not depend on notifications."""
+
+
+def _may_be_kept(meta: JsonObject) -> bool:
+    """Return True if a `_meta` is small, and consists of strings: Python takes 1, 1.0 and true for equal."""
+    found, waiting = 0, list[Any]([meta])
+    while waiting:
+        part = waiting.pop()
+        found += 1
+        if found > _MOST_PARTS_KEPT:
+            return False
+        if is_object(part):
+            if len(part) > _MOST_PARTS_KEPT:
+                return False
+            waiting += part
+            waiting += part.values()
+        elif part.__class__ is not str or len(part) > _LONGEST_KEPT:
+            return False
+    return True
 
 
 def _meta_of(method: str, params: JsonObject | None) -> JsonObject:

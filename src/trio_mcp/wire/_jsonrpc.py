@@ -304,11 +304,48 @@ Message: TypeAlias = "JsonRpcRequest | Notification | Reply | ErrorReply | Broke
 
 def parse_line(line: Line) -> Message | list[Any]:
     """Return the message in *line*, or the list of values if the line is a JSON array (a batch)."""
+    message = _usual_message(line)
+    if message is not None:
+        return message
     try:
         value = decode(line)
     except Undecodable as exc:
         return Malformed(None, PARSE_ERROR, f"not a JSON message: {exc}")
     return value if is_array(value) else parse_message(value)
+
+
+class _Members(msgspec.Struct, forbid_unknown_fields=True):
+    """The members of a usual message."""
+
+    jsonrpc: Any = msgspec.UNSET
+    id: Any = msgspec.UNSET
+    method: Any = msgspec.UNSET
+    params: Any = msgspec.UNSET
+    result: Any = msgspec.UNSET
+
+
+_decode_members: Callable[[Line], _Members] = msgspec.json.Decoder(_Members).decode
+
+
+def _usual_message(line: Line) -> JsonRpcRequest | Reply | None:
+    """Return the request or the result in *line*; None if it is anything else, or breaks a rule.
+
+    It reads the same as `parse_message`, in a third of the time: most messages are of these kinds.
+    """
+    try:
+        members = _decode_members(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    id, method, params, result = members.id, members.method, members.params, members.result
+    if members.jsonrpc != "2.0" or (type(id) is not int and type(id) is not str):
+        return None
+    if type(method) is str and result is msgspec.UNSET:
+        if type(members.params) is dict:
+            return JsonRpcRequest(id, method, params)
+        return JsonRpcRequest(id, method, None) if params is msgspec.UNSET else None
+    if type(members.result) is dict and method is msgspec.UNSET and params is msgspec.UNSET:
+        return Reply(id, result)
+    return None
 
 
 _NO_TEXT = msgspec.Raw()
@@ -531,6 +568,8 @@ def encode_result_in_pieces(id: RequestId, result: JsonObject) -> list[bytes | m
     None if the result has no long text among its members and those of its blocks, or cannot be written as JSON:
     `encode_result` says why.
     """
+    if not _may_have_long_texts(result):
+        return None
     texts: list[JsonText] = []
     members = {name: _without_long_texts(part, texts) for name, part in result.items()}
     if not texts:
@@ -543,6 +582,20 @@ def encode_result_in_pieces(id: RequestId, result: JsonObject) -> list[bytes | m
     for text, following in zip(texts, rest[1:], strict=True):
         pieces += (memoryview(text), following)
     return pieces
+
+
+def _may_have_long_texts(result: JsonObject) -> bool:
+    """Return False if no member of *result* or of one of its blocks is a `JsonText`, as in most results."""
+    for part in result.values():
+        if part.__class__ is msgspec.Raw:
+            return True
+        if is_array(part):
+            for block in part:
+                if is_object(block):
+                    for member in block.values():
+                        if member.__class__ is msgspec.Raw:
+                            return True
+    return False
 
 
 def _without_long_texts(part: Any, texts: list[JsonText]) -> Any:
@@ -636,6 +689,8 @@ class LineFramer:
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             return self._keep(rest)
+        if not rest and not self._skipping and len(head) <= self.limit and b"\n" not in head and not head.isspace():
+            return (head,) if head else ()  # what nearly every small chunk is
         lines = head.split(b"\n")
         if self._skipping:  # the first newline ends the line being skipped
             self._skipping = False

@@ -69,11 +69,12 @@ else:
             trio.BrokenResourceError: the system reports an error.
         """
         assert isinstance(stream, trio.lowlevel.FdStream)
-        if stream.fileno() < 0:
+        descriptor = stream.fileno()
+        if descriptor < 0:
             await trio.lowlevel.checkpoint()
             raise trio.ClosedResourceError("the pipe was closed")
         try:
-            await trio.lowlevel.wait_readable(stream.fileno())
+            await trio.lowlevel.wait_readable(descriptor)
             return os.read(stream.fileno(), max_bytes or _READ_BYTES)  # it may have been closed just now
         except OSError:  # it cannot be waited for, or another process has read it: the stream handles both
             return bytes(await stream.receive_some(max_bytes))
