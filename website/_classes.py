@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import attrs
 
@@ -62,11 +62,25 @@ def attribute_texts(cls: type, *, without: Collection[type] = ()) -> Mapping[str
     """
     texts: dict[str, str] = {}
     for base in reversed([each for each in own_bases(cls) if each is cls or each not in without]):
-        body: Sequence[ast.stmt] = _tree_of(Path(import_module(base.__module__).__file__ or "")).body
-        for part in base.__qualname__.split("."):
-            body = next((each.body for each in body if isinstance(each, ast.ClassDef) and each.name == part), ())
-        texts |= _texts_in(body)
+        node = _definition_of(base)
+        texts |= _texts_in(() if node is None else node.body)
     return texts
+
+
+def _definition_of(cls: type) -> ast.ClassDef | None:
+    """Return the definition of a class in its source; None if there is none, as for one that a function has made."""
+    body: Sequence[ast.stmt] = _tree_of(Path(import_module(cls.__module__).__file__ or "")).body
+    node = None
+    for part in cls.__qualname__.split("."):
+        node = next((each for each in body if isinstance(each, ast.ClassDef) and each.name == part), None)
+        body = () if node is None else node.body
+    return node
+
+
+def _names_of_bases(cls: type) -> list[str]:
+    """Return the bases that the definition of a class names."""
+    node = _definition_of(cls)
+    return [] if node is None else [each.id for each in node.bases if isinstance(each, ast.Name)]
 
 
 @cache
@@ -109,4 +123,8 @@ def _texts_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 def own_bases(cls: type) -> list[type]:
     """Return a class and the classes of its package from which it inherits."""
     package = cls.__module__.partition(".")[0]
-    return [base for base in cls.__mro__ if package != "builtins" and base.__module__.partition(".")[0] == package]
+    bases = cls.__mro__
+    if is_typeddict(cls):  # its bases are known to the source alone: Python makes it a mere `dict`
+        named = [getattr(import_module(cls.__module__), each) for each in _names_of_bases(cls)]
+        bases = (cls, *(each for base in named if is_typeddict(base) for each in own_bases(base)))
+    return [base for base in bases if package != "builtins" and base.__module__.partition(".")[0] == package]

@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from .server import Elicit as Elicit
     from .server import ExtensionResult as ExtensionResult
     from .server import HttpBound as HttpBound
+    from .server import HttpOptions as HttpOptions
     from .server import Image as Image
     from .server import ListRoots as ListRoots
     from .server import Middleware as Middleware
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from .server import RequestSnapshot as RequestSnapshot
     from .server import Resolve as Resolve
     from .server import Sample as Sample
+    from .server import ServeHttpOptions as ServeHttpOptions
     from .server import Server as Server
     from .server import ServerSnapshot as ServerSnapshot
     from .server import StuckTask as StuckTask
@@ -161,9 +163,9 @@ else:
             "server": (
                 "Accepted", "Ask", "Assistant", "Audio", "BackgroundSnapshot", "CacheHint", "CallNext", "Choices",
                 "ConnectionSnapshot", "Context", "Declined", "Dismissed", "Elicit", "ExtensionResult", "HttpBound",
-                "Image", "ListRoots", "Middleware", "RateLimit", "Request", "RequestSnapshot", "Resolve", "Sample",
-                "Server", "ServerSnapshot", "StuckTask", "User", "Visit", "http_app", "serve_http",
-                "serve_listeners", "serve_stdio", "serve_stream",
+                "HttpOptions", "Image", "ListRoots", "Middleware", "RateLimit", "Request", "RequestSnapshot",
+                "Resolve", "Sample", "ServeHttpOptions", "Server", "ServerSnapshot", "StuckTask", "User", "Visit",
+                "http_app", "serve_http", "serve_listeners", "serve_stdio", "serve_stream",
             ),
             "shared": ("MemoryShared", "RedisShared", "SqliteShared"),
             "tasks": (
