@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.interaction.not_exceptions import raise_it
-from trio_mcp._util import WIND_DOWN_SECONDS, failure_of, owned_nursery, run_all
+from trio_mcp._util import WIND_DOWN_SECONDS, exc_info_of, failure_of, owned_nursery, run_all
 
 NESTED_TWICE = 2
 
@@ -395,6 +395,17 @@ def test_a_coroutine_that_is_closed_after_its_run_ends_silently() -> None:
 async def test_the_exceptions_in_a_nested_group_are_named_once() -> None:
     group = BaseExceptionGroup("all", [BaseExceptionGroup("two", [SystemExit(1), SystemExit(2)]), KeyError()])
     assert str(failure_of(group, "the handler", LOG)) == "a task of the handler raised SystemExit, KeyError"
+
+
+async def test_a_failure_without_code_of_the_application_is_shown_whole() -> None:
+    run = partial(run_all, [partial(trio.sleep, -1)], log=LOG)
+    with pytest.raises(ValueError, match="non-negative") as raised:
+        await run()
+    failure = raised.value
+    assert failure.__traceback__ is not None
+    failure.__traceback__ = failure.__traceback__.tb_next  # without the frame of this test
+
+    assert exc_info_of(failure) == (ValueError, failure, failure.__traceback__)
 
 
 class Large:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ __all__ = [
     "CHARACTERS_PER_TOKEN",
     "WIND_DOWN_SECONDS",
     "estimated_tokens",
+    "exc_info_of",
     "failure_of",
     "has_cancelled",
     "outlast",
@@ -34,6 +37,9 @@ CHARACTERS_PER_TOKEN = 4
 """The average number of characters in a token."""
 WIND_DOWN_SECONDS = 10.0
 """The timeout of a shielded wind-down."""
+_TRIO = Path(trio.__file__).parent
+_CALLERS = tuple(str(folder) + os.sep for folder in (Path(__file__).parent, _TRIO, _TRIO.parent / "outcome"))
+"""The folders of the code through which the functions of an application are called."""
 
 
 def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | None]:
@@ -45,6 +51,18 @@ def _split(exc: BaseException) -> tuple[BaseException | None, BaseException | No
         cancelled, rest = group.split(trio.Cancelled)
         return (cancelled, rest) if cancelled is not None else (None, group)
     return None, exc
+
+
+def exc_info_of(failure: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return what the log shall show of a failure of an application: a traceback that begins with its own code.
+
+    A function of an application is called through a dozen functions of this package and of Trio, which say nothing
+    about the failure. If there is no code of an application in the traceback, it is shown whole.
+    """
+    shown = failure.__traceback__
+    while shown is not None and shown.tb_frame.f_code.co_filename.startswith(_CALLERS):
+        shown = shown.tb_next
+    return type(failure), failure, shown or failure.__traceback__
 
 
 def has_cancelled(exc: BaseException) -> bool:
@@ -123,7 +141,7 @@ async def succeeds(work: Callable[[], Awaitable[object]], actor: str, log: loggi
     try:
         await work()
     except BaseException as exc:  # `failure_of` raises it again unless it is a failure
-        log.log(logging.ERROR, "%s failed", actor, exc_info=failure_of(exc, actor, log))
+        log.log(logging.ERROR, "%s failed", actor, exc_info=exc_info_of(failure_of(exc, actor, log)))
         return False
     return True
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, cast
 
 import pytest
+import trio
+import trio.lowlevel
 
 from tests.server.helpers import text_of
 from trio_mcp import (
@@ -127,6 +130,38 @@ async def test_the_details_of_a_bug_appear_only_in_the_log(
     (record,) = caplog.records
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
+
+
+@pytest.mark.parametrize("name", ["awaiting", "plain", "running"])
+async def test_the_traceback_in_the_log_begins_with_the_code_of_the_handler(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def awaiting() -> None:
+        await trio.lowlevel.checkpoint()
+        fail()
+
+    @server.tool
+    def plain() -> None:
+        fail()
+
+    @server.tool
+    async def running() -> None:
+        await trio.to_thread.run_sync(fail)
+
+    async with open_client(server) as client:
+        await client.call_tool(name)
+
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    frames = [frame.name for frame in traceback.extract_tb(record.exc_info[2])]
+    assert (frames[0], frames[-1]) == (name, "fail")
+
+
+def fail() -> None:
+    raise KeyError("secret")
 
 
 # --- Texts of exceptions ---

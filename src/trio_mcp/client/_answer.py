@@ -44,7 +44,7 @@ from .._errors import (
 from .._extensions import is_specified, with_plain_extensions
 from .._misuse import called_back
 from .._user_types import TypedFunction, to_object
-from .._util import has_cancelled, run_all, succeeds
+from .._util import exc_info_of, has_cancelled, run_all, succeeds
 from ..peer import HandlerPool, HandlerRun, IncomingRequest, Limits
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, is_object
 from ._callbacks import Callbacks, OnElicitComplete, OnLog, Replies
@@ -230,7 +230,7 @@ class Answering:
                 return failure
             if isinstance(failure, ConsentRefused):
                 return McpError(REFUSED_BY_USER, "the user has refused this request")
-            _log.error("the callback for %r failed", exchange.method, exc_info=failure)
+            _log.error("the callback for %r failed", exchange.method, exc_info=exc_info_of(failure))
             return McpError(INTERNAL_ERROR, f"this client failed to answer {exchange.method!r}")
 
         self.pool.begin(exchange, handle, explain)
@@ -520,7 +520,7 @@ class CustomMessages:
         def explain(failure: Exception) -> McpError:
             if isinstance(failure, McpError):
                 return failure
-            _log.error("the handler of %r failed", method, exc_info=failure)
+            _log.error("the handler of %r failed", method, exc_info=exc_info_of(failure))
             return McpError(INTERNAL_ERROR, f"this client failed to answer {method!r}")
 
         pool.begin(exchange, handle, explain)

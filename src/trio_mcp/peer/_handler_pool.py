@@ -37,7 +37,7 @@ import trio
 from attrs import define, field
 
 from .._errors import AskExpired, ConnectionLost, McpError
-from .._util import failure_of
+from .._util import exc_info_of, failure_of
 from ..wire import INTERNAL_ERROR, JsonObject
 from ._holds import Hold, Holds
 from ._limits import Limits
@@ -558,7 +558,7 @@ class HandlerRun:
     def _log_unreported(self, failure: Exception) -> None:
         """Log a failure that cannot be reported to the peer any more."""
         if not isinstance(failure, OutOfTimeError | ConnectionLost | AskExpired):
-            _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=failure)
+            _log.error("a handler of %s failed after it was cancelled", self.method, exc_info=exc_info_of(failure))
 
     async def _respond_in_turn(self, outcome: JsonObject | McpError) -> IncomingRequest | None:
         """Send a large result when it is its turn (rule 7).

@@ -25,6 +25,7 @@ from attrs import define, field
 
 from .. import types
 from .._errors import ConnectionLost, LocalProtocolError, McpError, StructureError
+from .._util import exc_info_of
 from ..peer import HandlerRun, HandlerSlots, IncomingRequest, MessageOrigin, OutgoingRequest, OutOfTimeError, Peer
 from ..wire import INTERNAL_ERROR, INVALID_PARAMS, JsonObject
 from ._context import Context
@@ -162,7 +163,7 @@ class NotificationQueue:
             elif isinstance(failure, OutOfTimeError | ConnectionLost):
                 self._warn(f"notification {method!r} was cancelled: its connection is gone")
             else:
-                _log.error("notification %r: its handler failed", method, exc_info=failure)
+                _log.error("notification %r: its handler failed", method, exc_info=exc_info_of(failure))
             return refusal or McpError(INTERNAL_ERROR, "failed")
 
         open_now.add(notification)

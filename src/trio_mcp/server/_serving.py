@@ -32,7 +32,7 @@ from .._errors import AskExpired, McpError, MissingCapability, StructureError, T
 from .._extensions import is_specified
 from .._misuse import require_trio
 from .._tracing import METRICS_MODULE, TRACING_MODULE, request_meter
-from .._util import owned_nursery
+from .._util import exc_info_of, owned_nursery
 from ..abc import SharedService
 from ..peer import (
     NO_ORIGIN,
@@ -698,5 +698,5 @@ def _explain(
     elif method == _CALL and isinstance(params, types.CallToolRequestParams):
         return server.tools.explain(params.name, failure)
     else:
-        _log.error("answering %r failed", method, exc_info=failure)
+        _log.error("answering %r failed", method, exc_info=exc_info_of(failure))
     return McpError(INTERNAL_ERROR, f"{method!r} failed; the server's log says why")

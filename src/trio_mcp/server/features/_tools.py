@@ -22,6 +22,7 @@ from ... import types
 from ..._errors import McpError, ToolError
 from ..._misuse import check_class
 from ..._other_sdks import unknown_options
+from ..._util import exc_info_of
 from ...peer import Access, FairLimiter, OutOfTimeError
 from ...schema import Form, SchemaError, compile_schema
 from ...wire import (
@@ -516,7 +517,7 @@ class Tools:
         elif isinstance(failure, ToolError):
             message = str(failure)
         else:
-            _log.error("tool %r failed", name, exc_info=failure)
+            _log.error("tool %r failed", name, exc_info=exc_info_of(failure))
             message = _message_of(failure, mask)
         return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
 
