@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._context import Admission as Admission
     from ._context import Arrival as Arrival
     from ._context import ExchangeContext as ExchangeContext
+    from ._context import HeaderFields as HeaderFields
     from ._context import MessageOrigin as MessageOrigin
     from ._context import ObservableServing as ObservableServing
     from ._context import Peer as Peer
@@ -80,8 +81,9 @@ else:
         {
             "_connection": ("ConnectionStatistics", "Ledger", "MessageConnection", "Outlet", "QueuedMessage"),
             "_context": (
-                "NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "Arrival", "ExchangeContext", "MessageOrigin",
-                "ObservableServing", "Peer", "RequestObserver", "RequestWatch", "ServingStatistics", "note_arrival",
+                "NO_HEADERS", "NO_ORIGIN", "Access", "Admission", "Arrival", "ExchangeContext", "HeaderFields",
+                "MessageOrigin", "ObservableServing", "Peer", "RequestObserver", "RequestWatch", "ServingStatistics",
+                "note_arrival",
             ),
             "_exchange": (
                 "ANSWERING", "ASKING", "ExchangeEvent", "ExchangeState", "IncomingMessageRequest", "IncomingRequest",

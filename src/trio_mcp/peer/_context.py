@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -24,6 +24,7 @@ __all__ = [
     "Admission",
     "Arrival",
     "ExchangeContext",
+    "HeaderFields",
     "MessageOrigin",
     "ObservableServing",
     "Peer",
@@ -34,6 +35,32 @@ __all__ = [
 ]
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen(eq=False, repr=False)
+class HeaderFields(Mapping[str, str]):
+    """The header fields of a request for a handler, which finds them by their names in any case.
+
+    Args:
+        fields: the fields by lower-case name.
+    """
+
+    _fields: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._fields))
 
 
 @frozen

@@ -19,7 +19,7 @@ from .._errors import LocalProtocolError, MissingCapability, RemoteProtocolError
 from .._extensions import extensions_in, is_specified, missing_extension
 from .._other_sdks import ForeignAttributes, unknown_options
 from .._user_types import Reader, reader_of, to_object
-from ..peer import Access, HandlerRun, IncomingRequest, Limits
+from ..peer import Access, HandlerRun, HeaderFields, IncomingRequest, Limits
 from ..wire import LOG_LEVELS, JsonObject
 from ._processes import Processes
 from ._progress import LogRate, Progress
@@ -240,8 +240,8 @@ class Context(ForeignAttributes, Generic[State_co]):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The header fields of the request, by their names in lower case; empty if the transport has none."""
-        return self._run.context.headers
+        """The header fields of the request, by their names in any case; empty if the transport has none."""
+        return HeaderFields(self._run.context.headers)
 
     @property
     def deadline(self) -> float:

@@ -90,7 +90,7 @@ class ModernToolServer:
                 return "none"
 
     async def show_context(self, ctx: Context) -> dict[str, Any]:
-        return {"headers": dict(ctx.headers), "principal": ctx.principal}
+        return {"headers": dict(ctx.headers), "accepts": ctx.headers["Accept"], "principal": ctx.principal}
 
     async def fail(self, code: int) -> None:
         raise McpError(code, "as you wish")
@@ -340,6 +340,7 @@ async def test_a_handler_sees_the_header_fields_but_no_credentials(tool_server: 
     response = await tool_server.post(call("show_context"), {"X-Trace": "42", **secrets})
 
     context = response.answer["result"]["structuredContent"]
+    assert context["accepts"] == context["headers"]["accept"]
     assert context["principal"] is None
     assert context["headers"]["x-trace"] == "42"
     assert context["headers"]["host"] == "localhost"

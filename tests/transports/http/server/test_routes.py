@@ -50,7 +50,7 @@ async def version() -> str:
 
 
 async def echo(request: HttpRequest) -> dict[str, str]:
-    return {"path": request.path, "query": request.query, "agent": request.headers.get("user-agent", "")}
+    return {"path": request.path, "query": request.query, "agent": request.headers.get("User-Agent", "")}
 
 
 async def test_a_function_answers_with_text_bytes_or_json() -> None:

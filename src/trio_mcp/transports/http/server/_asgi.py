@@ -113,7 +113,8 @@ class HttpRequest:
     query: str = field(default="", repr=False)
     """The query without its question mark, still encoded."""
     headers: Headers = field(repr=False)
-    """The header fields, by lower-case name; the values of repeated fields are joined with ``", "``."""
+    """The header fields, by lower-case name; the values of repeated fields are joined with ``", "``. A function of
+    `routes` finds them by their names in any case."""
     client: str | None = None
     """The address of the client; None if there is none, as over a Unix socket."""
     access: Access | None = None

@@ -30,6 +30,7 @@ import trio
 from attrs import define, field, frozen
 
 from ...._errors import McpError
+from ....peer import HeaderFields
 from ....wire import INTERNAL_ERROR, JSON_TYPE, HttpPolicy, Refusal, check_place, encode
 from ._asgi import TEXT_TYPE, HttpRequest, Responding
 from ._channel import AsgiApp, AsgiMessage, Receive, Scope, Send
@@ -300,7 +301,9 @@ def _application(path: str, route: Any) -> AsgiApp:
         if scope["method"] not in {"GET", "HEAD"}:
             await _send_whole(send, 405, b"", [(b"allow", _READING_METHODS.encode())])
             return
-        reply: Any = await (function(HttpRequest.of(scope)) if count else function())
+        request = HttpRequest.of(scope)
+        request.headers = HeaderFields(request.headers)
+        reply: Any = await (function(request) if count else function())
         if callable(reply):
             await cast("AsgiApp", reply)(scope, receive, send)
             return
