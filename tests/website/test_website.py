@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -63,9 +64,17 @@ def test_the_navigation_has_each_page_once_and_no_other(pages: Path) -> None:
 
 
 def test_the_navigation_has_the_five_sections_in_order() -> None:
-    sections = list(dict.fromkeys(section for section, _, _ in navigation()))
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 
-    assert sections == ["", "Start", "Guides", "Coming from", "Reference", "Design"]
+    assert [title for entry in project["nav"] for title in entry] == [
+        "Home", "Start", "Guides", "Coming from", "Reference", "Design",
+    ]  # fmt: skip
+
+
+def test_the_index_has_the_order_of_the_navigation() -> None:
+    indexed = [*summaries()]
+
+    assert indexed == [file for _, _, file in navigation() if file in indexed]
 
 
 def test_links_of_staged_pages_lead_to_staged_pages(pages: Path) -> None:
