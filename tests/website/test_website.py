@@ -71,6 +71,18 @@ def test_the_navigation_has_the_five_sections_in_order() -> None:
     ]  # fmt: skip
 
 
+def test_the_lines_of_programs_fit_on_a_screen() -> None:
+    long = [
+        f"{page.name}: {line}"
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        for program in re.findall(r"(?ms)^```python[^\n]*\n(.*?)^```", page.read_text(encoding="utf-8"))
+        for line in program.splitlines()
+        if len(line) > 92  # as `docs/ruff.toml` says, which does not break texts
+    ]
+
+    assert long == []
+
+
 def test_the_index_has_the_order_of_the_navigation() -> None:
     indexed = [*summaries()]
 
