@@ -327,23 +327,26 @@ class _Members(msgspec.Struct, forbid_unknown_fields=True):
 _decode_members: Callable[[Line], _Members] = msgspec.json.Decoder(_Members).decode
 
 
-def _usual_message(line: Line) -> JsonRpcRequest | Reply | None:
-    """Return the request or the result in *line*; None if it is anything else, or breaks a rule.
+def _usual_message(line: Line) -> JsonRpcRequest | Notification | Reply | None:
+    """Return the request, notification or result in *line*; None if it is anything else, or breaks a rule.
 
-    It reads the same as `parse_message`, in a third of the time: most messages are of these kinds.
+    It reads the same as `parse_message`, with a fifth of the calls: most messages are of these kinds.
     """
     try:
         members = _decode_members(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     id, method, params, result = members.id, members.method, members.params, members.result
-    if members.jsonrpc != "2.0" or (type(id) is not int and type(id) is not str):
+    has_id = type(id) is int or type(id) is str
+    if members.jsonrpc != "2.0" or not (has_id or members.id is msgspec.UNSET):
         return None
     if type(method) is str and result is msgspec.UNSET:
-        if type(members.params) is dict:
-            return JsonRpcRequest(id, method, params)
-        return JsonRpcRequest(id, method, None) if params is msgspec.UNSET else None
-    if type(members.result) is dict and method is msgspec.UNSET and params is msgspec.UNSET:
+        if params is msgspec.UNSET:
+            params = None
+        elif type(members.params) is not dict:
+            return None
+        return JsonRpcRequest(id, method, params) if has_id else Notification(method, params)
+    if has_id and type(members.result) is dict and method is msgspec.UNSET:
         return Reply(id, result)
     return None
 
