@@ -79,6 +79,7 @@ def test_a_result_with_long_texts_is_written_in_pieces(result: dict[str, Any]) -
     "result",
     [
         pytest.param({"content": [{"text": LONG}, None]}, id="no long text"),
+        pytest.param({"content": [{"text": JsonText(encode(LONG))}]}, id="a text that is not long enough"),
         pytest.param({"a": JsonText(encode(HUGE)), "b": math.nan}, id="no JSON"),
     ],
 )

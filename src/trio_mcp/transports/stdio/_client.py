@@ -402,7 +402,6 @@ class _ChildStream(ImmediateStream):
         self._closed = False
         self._is_wide = True  # the capacity of the pipe of standard output
         self._is_being_read = False
-        self._reader_left: trio.Event | None = None
 
     def send_now(self, data: bytes | memoryview) -> int:
         taken = write_now(self._stdin, data)
@@ -447,8 +446,6 @@ class _ChildStream(ImmediateStream):
             return await self._end_of_output()
         finally:
             self._is_being_read = False
-            if self._reader_left is not None:
-                self._reader_left.set()
 
     async def _end_of_output(self) -> bytes:
         """Wait until the exit status and the end of standard error are known, and return nothing."""
@@ -489,10 +486,10 @@ class _ChildStream(ImmediateStream):
         await self._stdin.aclose()
 
     async def discard(self) -> None:
-        """Read and drop the output to its end, so that a child that still writes can exit."""
-        while self._is_being_read:
-            self._reader_left = trio.Event()
-            await self._reader_left.wait()
+        """Read and drop the output to its end, so that a child that still writes can exit.
+
+        `aclose` has been called, so no other task waits for the output any more.
+        """
         with suppress(trio.ClosedResourceError):  # given up
             while await read_pipe(self._stdout):
                 pass
