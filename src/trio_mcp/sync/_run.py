@@ -6,6 +6,7 @@ Rules of this file:
    that child processes are ended.
 2. Ctrl+C in a waiting call cancels the Trio side, and waits for its end; a second one does not wait.
 3. Callbacks run in worker threads, which are abandoned if the question is withdrawn.
+4. A Trio task that has ended a call does the next one, in the context of its caller. Those beyond `MOST_IDLE` end.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ import math
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 from attrs import define, field
-from outcome import Error, Outcome, capture
+from outcome import Error, Outcome, Value, capture
 
 from .._mirrors import Perform, RunBridge, TrioBlock, performed, result_of
 
 __all__ = ["ThreadBlock", "ThreadRun", "shared_run"]
 
+Work: TypeAlias = Callable[[], Awaitable[None]]
+MOST_IDLE = 64
+"""The number of Trio tasks that wait for the next call."""
 EXIT_SECONDS = 10.0
 """How long the exit of the interpreter waits for the clients that are still open."""
 
@@ -40,6 +44,8 @@ class ThreadRun(RunBridge):
     _token: trio.lowlevel.TrioToken = field(init=False)
     _nursery: trio.Nursery = field(init=False)
     _thread: threading.Thread = field(init=False)
+    _idle: list[_Worker] = field(factory=list["_Worker"], init=False)
+    """The tasks that wait for work."""
     _limiter: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(math.inf), init=False)
 
     def start(self) -> None:
@@ -82,10 +88,17 @@ class ThreadRun(RunBridge):
                 "a function that Trio calls in its own thread must not use the client: it would wait for itself"
             )
 
-        async def run() -> None:
+        async def work() -> None:
             finished(await performed(perform, scope))
 
-        self.soon(copy_context().run, self._nursery.start_soon, run)
+        self.soon(self._assign, copy_context(), work)
+
+    def _assign(self, context: Context, work: Work) -> None:
+        """Have a task do *work* in *context*: one that waits, or a new one."""
+        if self._idle:
+            self._idle.pop().resume(context, work)
+        else:
+            context.run(self._nursery.start_soon, _Worker(self._idle).run, work)
 
     def soon(self, function: Callable[..., Any], *args: Any) -> None:
         """Have the thread of Trio call a function."""
@@ -127,6 +140,33 @@ class ThreadRun(RunBridge):
             return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
 
         return run
+
+
+@define(eq=False)
+class _Worker:
+    """A Trio task that does one piece of work after the other, because a task for each call takes a fifth of it."""
+
+    _idle: list[_Worker]
+    """The workers of the run that wait."""
+    _task: trio.lowlevel.Task = field(init=False)
+
+    async def run(self, work: Work) -> None:
+        """Do *work*, and then what `resume` gives."""
+        self._task = trio.lowlevel.current_task()
+        await work()
+        while len(self._idle) < MOST_IDLE:
+            self._idle.append(self)
+            work = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+            await work()
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._idle.remove(self)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def resume(self, context: Context, work: Work) -> None:
+        """Do *work* in *context*, as a new task would; called while the worker waits."""
+        self._task.context = context
+        trio.lowlevel.reschedule(self._task, Value(work))
 
 
 @define(eq=False)
