@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -48,6 +49,25 @@ def test_calls_at_the_same_time_have_tasks_of_their_own_and_few_of_these_are_kep
 
         again = await asyncio.gather(*(run.wait(this_task) for _ in range(together)))
         assert len(set(tasks) & set(again)) == MOST_IDLE
+
+    in_run(main)
+
+
+class Work:
+    async def __call__(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def test_a_task_that_waits_for_the_next_call_keeps_nothing_of_the_last_one() -> None:
+    async def main(run: AsyncioRun) -> None:
+        work = Work()
+        reference = weakref.ref(work)
+
+        await run.wait(work)
+        del work
+        await asyncio.sleep(0)  # the task waits by now
+
+        assert reference() is None
 
     in_run(main)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -57,6 +58,22 @@ def test_calls_at_the_same_time_have_tasks_of_their_own_and_few_of_these_are_kep
 
     assert len(first) == len(again) == together
     assert len(first & again) == MOST_IDLE
+
+
+class Work:
+    async def __call__(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def test_a_task_that_waits_for_the_next_call_keeps_nothing_of_the_last_one(run: ThreadRun) -> None:
+    work = Work()
+    reference = weakref.ref(work)
+
+    run.wait(work)
+    del work
+    run.look(lambda: None)  # the task waits by now
+
+    assert reference() is None
 
 
 def test_a_call_has_the_context_of_its_caller_and_leaves_none_behind(run: ThreadRun) -> None:

@@ -177,6 +177,7 @@ class Worker:
         with self.scope:
             await work.run()
             while not self.scope.cancel_called and len(self._idle) < MOST_IDLE:
+                del work  # it refers to the client
                 self._idle.append(self)
                 work = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
                 await work.run()

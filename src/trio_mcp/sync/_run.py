@@ -155,6 +155,7 @@ class _Worker:
         self._task = trio.lowlevel.current_task()
         await work()
         while len(self._idle) < MOST_IDLE:
+            del work  # it refers to the client
             self._idle.append(self)
             work = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
             await work()
